@@ -10,8 +10,8 @@ T = TypeVar("T")
 MAX_AT_ONCE: Final = 50
 
 
-async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]]) -> None:
-    """Await a call for each item, up to MAX_AT_ONCE at a time.
+async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]], *, at_once: int = MAX_AT_ONCE) -> None:
+    """Await a call for each item, a limited number at a time.
 
     A route may have thousands of addresses, and a topic 100,000 queues. Tasks for all of them would hold up the event
     loop for seconds, and their requests would time out before a broker has replied to them all.
@@ -23,5 +23,5 @@ async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]])
             await call(item)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(min(MAX_AT_ONCE, len(items))):
+        for _ in range(min(at_once, len(items))):
             nursery.start_soon(call_next)

@@ -29,6 +29,7 @@ from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
 from rmqlab.client.replies import remark_of
 from rmqlab.client.routes import choose_queue, publish_queues
+from rmqlab.client.sendarguments import chosen_queue, send_limit
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -40,7 +41,7 @@ from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
-from rmqlab.runtime.valuetypes import TimeLimit, check_value, checked
+from rmqlab.runtime.valuetypes import check_value, checked
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ class Producer:
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
         `message_id` is from `new_id`, for callers that need it before the send ends.
         """
-        return await self._deliver(self._prepared(message, message_id), self._limit(timeout, to), to)
+        limit = send_limit(timeout, to, self.config.send_timeout)
+        return await self._deliver(self._prepared(message, message_id), limit, to)
 
     def new_id(self) -> str:
         """Make a unique id for one message."""
@@ -111,7 +113,7 @@ class Producer:
 
         Errors as `send`.
         """
-        limit = self._limit(timeout, to)
+        limit = send_limit(timeout, to, self.config.send_timeout)
         check_value("messages", messages, Sequence)
         ids = [self._ids.next() for _ in messages]
         named = [self._named(message) for message in messages]
@@ -131,8 +133,9 @@ class Producer:
         """
         if self.sends_under_way >= self.config.max_sends_under_way:
             raise TooManySendsError(f"{self.sends_under_way} sends are under way")
-        limit = self._limit(timeout, to)
-        check_value("on_outcome", on_outcome, Callable)
+        limit = send_limit(timeout, to, self.config.send_timeout)
+        if not callable(on_outcome):
+            check_value("on_outcome", on_outcome, Callable)
         outgoing = self._prepared(message)
         self.sends_under_way += 1
         self.client.nursery.start_soon(self._send_and_report, outgoing, on_outcome, limit, to)
@@ -142,7 +145,7 @@ class Producer:
 
         RefusedError if it cannot be written.
         """
-        self._limit(None, to)
+        send_limit(None, to, self.config.send_timeout)
         outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
         address = await self._master(queue)
@@ -181,15 +184,6 @@ class Producer:
         await self.queues(topic)
         await self.client.heartbeat()
         self._announced.add(topic)
-
-    def _limit(self, timeout: float | None, to: MessageQueue | SelectQueue | None) -> float:
-        """Return the seconds of a send. TypeError and ValueError for invalid arguments."""
-        if to is not None:
-            check_value("to", to, MessageQueue | Callable)
-        if timeout is None:
-            return self.config.send_timeout
-        check_value("timeout", timeout, TimeLimit)
-        return float(timeout)
 
     def _prepared(self, message: Message, message_id: str | None = None) -> Outgoing:
         return prepare(self._named(message), message_id or self.new_id(), self.config)
@@ -363,11 +357,8 @@ class Producer:
     def _choose(
         self, topic: str, queues: list[MessageQueue], to: MessageQueue | SelectQueue | None, avoid_broker: str | None
     ) -> MessageQueue:
-        if isinstance(to, MessageQueue):
-            return to
         if to is not None:
-            check_value("to(queues)", chosen := to(queues), MessageQueue)
-            return chosen
+            return chosen_queue(to, queues)
         turn = self._turns.get(topic)
         if turn is None:
             turn = self.client.rng.randrange(len(queues))  # many producers must not begin at one queue

@@ -14,6 +14,7 @@ import trio
 
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.limited import for_each
 from rmqlab.client.routes import subscribe_queues
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -50,6 +51,8 @@ _PULL_ANSWERS = frozenset(
     )
 )
 
+BOUNDS_AT_ONCE = 500
+"""Queues of a broker whose bounds are requested at a time."""
 NO_QUEUE = -1
 """First offset, and offset at a time, of a queue that a broker does not have."""
 MAX_OFFSET = 2**63 // QUEUE_ENTRY_SIZE
@@ -373,7 +376,10 @@ class GatheredBounds:
 async def gather_bounds(
     client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
 ) -> GatheredBounds:
-    """Request the bounds of many queues concurrently, waiting at most some seconds."""
+    """Request the bounds of many queues concurrently, waiting at most some seconds.
+
+    Of each broker, BOUNDS_AT_ONCE at a time: requests for thousands would time out before it has replied to them.
+    """
     bounds: dict[QueueName, Bound] = {}
     silent = dict.fromkeys(queues, f"no response within {seconds:g} s")
 
@@ -384,8 +390,11 @@ async def gather_bounds(
         except UnreachableError as exc:
             silent[queue] = exc.reason
 
+    by_broker: dict[str, list[QueueName]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker, []).append(queue)
     with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
-            for queue in queues:
-                nursery.start_soon(ask_one, queue)
+            for of_broker in by_broker.values():
+                nursery.start_soon(functools.partial(for_each, at_once=BOUNDS_AT_ONCE), of_broker, ask_one)
     return GatheredBounds(bounds, silent)

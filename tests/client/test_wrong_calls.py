@@ -206,3 +206,19 @@ async def test_a_wrong_argument_of_a_client_is_named(client: Client) -> None:
 async def test_a_value_that_cannot_be_sent_is_named(client: Client, message: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         await Producer(client, "g").send(message)
+
+
+async def test_right_arguments_of_a_send_need_no_slow_check(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They took 45 us of each send."""
+    for module in ("producer", "sendarguments", "outgoing"):
+        monkeypatch.setattr(f"rmqlab.client.{module}.check_value", None)
+    world.add("a")
+    world.route("orders", 1)
+    message = Message(topic="orders", body=b"x", tags="t", keys="k", properties={"a": "b"})
+    producer = Producer(client, "pg")
+    queue = (await producer.send(message, timeout=3.0)).queue
+    await producer.send(message, to=queue, timeout=3.0)
+    await producer.send(message, to=lambda queues: queues[0])
+    producer.send_soon(message, lambda _: None)

@@ -2,7 +2,8 @@
 
     python -m tests.pipeline.leave_archive
 
-Its JVM writes it after the program has ended. Each process of tests has a session for all its files. If two start without an archive, each writes one at its exit.
+Its JVM writes it after the program has ended. Each process of tests has a session for all its files. If two start
+without an archive, each writes one at its exit.
 """
 
 import pathlib

@@ -1,5 +1,10 @@
-"""Search for the first message of a time, with brokers that return a near one."""
+"""Bounds of many queues, and the first message of a time.
 
+Brokers return a message near it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,16 +12,17 @@ import hypothesis
 import pytest
 import trio
 from hypothesis import strategies
+from trio.testing import MockClock
 
 from rmqlab.client.instance import Client
 from rmqlab.pipeline import queues
-from rmqlab.pipeline.queues import Pulled, offset_at
+from rmqlab.pipeline.queues import BOUNDS_AT_ONCE, Bound, Pulled, gather_bounds, offset_at
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import StoredMessage, encode_message
+from tests.pipeline.hostile import reply
 
-CLIENT = cast("Client", SimpleNamespace(named=lambda name: name))
-"""A client without a namespace, which these tests ask for nothing else."""
 QUEUE = QueueName("orders", "broker-a", 0)
 
 
@@ -29,14 +35,11 @@ def found_by(times: list[int], expired: int, millis: int, nearest: int) -> tuple
     """Return the result of `offset_at` for these store times, and its number of pulls."""
     pulls = 0
 
-    async def ask(*_: Any) -> tuple[Any, int]:
+    async def ask(*_: Any) -> Command:
         await trio.lowlevel.checkpoint()
+        return reply(offset=nearest)
 
-        class Answer:
-            def header(self, _kind: Any) -> Any:
-                return type("Header", (), {"offset": nearest})
-
-        return Answer(), 0
+    client = cast("Client", SimpleNamespace(named=lambda name: name, ask=ask))
 
     async def pull(_client: Client, _address: str, _queue: QueueName, offset: int, *, count: int) -> Pulled:
         nonlocal pulls
@@ -47,10 +50,9 @@ def found_by(times: list[int], expired: int, millis: int, nearest: int) -> tuple
         return Pulled(ResponseCode.SUCCESS, offset + count, 0, record(times[offset]))
 
     async def find() -> int:
-        return await offset_at(CLIENT, QUEUE, {0: "here"}, millis)
+        return await offset_at(client, QUEUE, {0: "here"}, millis)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "_ask_in_order", ask)
         patch.setattr(queues, "pull", pull)
         return trio.run(find), pulls
 
@@ -81,3 +83,25 @@ def test_many_messages_of_one_millisecond_take_few_pulls() -> None:
 
 def test_an_empty_queue_begins_at_its_first_offset() -> None:
     assert found_by([], 0, 5, 0)[0] == 0
+
+
+async def test_a_broker_is_asked_for_a_limited_number_of_bounds_at_a_time(autojump_clock: MockClock) -> None:
+    """With all at once most requests timed out.
+
+    A silent broker does not hold up the others.
+    """
+    names = [QueueName("orders", broker, number) for broker in ("a", "b", "silent") for number in range(2000)]
+    under_way = Counter[str]()
+
+    async def ask(_client: Client, queue: QueueName, _members: Mapping[int, str]) -> Bound:
+        under_way[queue.broker] += 1
+        assert under_way[queue.broker] <= BOUNDS_AT_ONCE
+        await trio.sleep(1000 if queue.broker == "silent" else 1)
+        under_way[queue.broker] -= 1
+        return Bound(7, 0)
+
+    client = cast("Client", SimpleNamespace())
+    got = await gather_bounds(client, names, {}, ask, seconds=10)
+    assert got.bounds.keys() == set(names[:4000])
+    assert got.silent == dict.fromkeys(names[4000:], "no response within 10 s")
+    assert autojump_clock.current_time() == 10
