@@ -17,11 +17,6 @@ SLICES = 3
 TOPICS = SLICES * UNITS_AT_ONCE * TOPICS_AT_ONCE
 
 
-@pytest.fixture(autouse=True)
-def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
-
-
 def registration(
     *,
     name: str = "broker-a",
