@@ -157,7 +157,10 @@ def _refuse_outside(directory: ClusterDirectory, node: str, path: Path) -> None:
 
 
 def _leads_to_itself(path: Path) -> bool:
-    """Return True for a link in a loop. `Path.resolve` raises for it until Python 3.12, and returns it later."""
+    """Return True for a link in a loop.
+
+    `Path.resolve` raises for it until Python 3.12, and returns it later.
+    """
     try:
         path.stat()
     except OSError as exc:

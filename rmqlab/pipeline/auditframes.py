@@ -15,7 +15,8 @@ from pathlib import Path
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
-from rmqlab.pipeline.audittables import TABLES, AuditTable
+from rmqlab.pipeline.audittable import AuditTable
+from rmqlab.pipeline.audittables import TABLES
 from rmqlab.verdict.runs import find_run, home
 
 _FOLDER = "audit"

@@ -6,26 +6,7 @@ of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
 
 import attrs
 
-
-@attrs.frozen
-class Column:
-    """A column: its name, its SQL type, and what it contains, with the unit."""
-
-    name: str
-    type: str
-    text: str
-
-
-@attrs.frozen
-class AuditTable:
-    """A table: parquet files in `RUN/audit/<name>`."""
-
-    name: str
-    text: str
-    key: tuple[str, ...]
-    """Columns that identify a row; empty for a list of observations."""
-    columns: tuple[Column, ...]
-
+from rmqlab.pipeline.audittable import AuditTable, Column
 
 _SEQ = "struct<at:bigint,last:boolean,process:string,place:bigint>"
 _PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
@@ -169,6 +150,16 @@ TABLES = (
             Column("high", "bigint", "end of that range, bytes"),
             Column("master_message", "string", "unique id of the record in the master's log; null without one"),
             Column("slave_message", "string", "unique id of the record in the slave's log; null without one"),
+        ),
+    ),
+    AuditTable(
+        "altered_origins",
+        "Messages whose records have another time or address of their producer than its send.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("stored_at", "bigint", "earliest store time of such a record, ms"),
+            Column("places", "array<string>", "such records: node, commit log offset, address and time, in words"),
         ),
     ),
     AuditTable(
@@ -374,6 +365,8 @@ TABLES = (
             Column("queueId", "int", "queue id"),
             Column("queueOffset", "bigint", "queue offset"),
             Column("uniqKey", "string", "the message's unique id"),
+            Column("bornTimestamp", "timestamp", "time of its producer"),
+            Column("bornHost", "string", "producer, host:port"),
             Column("storeHost", "string", "broker that stored it first, host:port"),
             Column("storeTimestamp", "timestamp", "store time"),
             Column("recordCrc", "bigint", "CRC-32 of all of its bytes"),

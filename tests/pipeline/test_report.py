@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqlab.pipeline.audittables import TABLES, Column
+from rmqlab.pipeline.audittable import Column
+from rmqlab.pipeline.audittables import TABLES
 from rmqlab.pipeline.report.data import Facts, NoAuditError, RunData
 from rmqlab.pipeline.report.page import write_report
 from rmqlab.pipeline.report.story import anchor_of

@@ -11,7 +11,8 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmqlab.pipeline.audittables import TABLES, Column
+from rmqlab.pipeline.audittable import Column
+from rmqlab.pipeline.audittables import TABLES
 from rmqlab.pipeline.report.document import parse_summary
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.verdict.roles import Roles
