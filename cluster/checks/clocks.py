@@ -5,6 +5,9 @@ journal, or a `clock` fault. `clock_disagreement NODE` is the largest difference
   - a delivery dated before the begin of its send, or before the broker stored the message;
   - a message stored before the begin of its send, or after the acknowledgement of the send that it belongs to;
   - an event that a node dated before the supervisor started the cluster, or after the node's end.
+A broker that lost records may store a message again at the same place, such as a delayed one that is delivered twice: a
+time before the loss is not compared with a store time after it.
+
 Of two nodes that disagree, the one whose clock a fault set wrong is reported, else the one that disagrees with more
 nodes; if equal, the one that is not a broker.
 """
@@ -19,6 +22,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Evidence, Finding
 
@@ -90,6 +94,7 @@ def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
+    losses = _losses(history)
     for send in history.sends:
         for message_id in send.ids:
             copies = list(_with_masters(history, stores, message_id))
@@ -100,7 +105,7 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
                 yield Bound(node, send.node, send.began_at - at, text, at, message_id)
                 # Delayed and retried messages are stored again later.
                 is_this = (copy.queue, copy.offset) == send.place and at == first
-                if send.is_acknowledged and is_this:
+                if send.is_acknowledged and is_this and not _is_again(copy, send.ended_at, losses):
                     text = f"{send.node} had its send acknowledged before {node} stored the message"
                     yield Bound(send.node, node, at - send.ended_at, text, at, message_id)
 
@@ -118,15 +123,31 @@ def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator
 
 def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
     senders = {message_id: send for send in history.sends for message_id in send.ids}
+    losses = _losses(history)
     for delivery in history.deliveries:
         node, at, message_id = delivery.node, delivery.at, delivery.message_id
         if (send := senders.get(message_id)) is not None:
             text = f"{node} got a message before its send began at {send.node}"
             yield Bound(node, send.node, send.began_at - at, text, at, message_id)
         for copy, master in _with_masters(history, stores, message_id):
-            if (copy.queue, copy.offset) == (delivery.queue, delivery.offset):
+            is_this = (copy.queue, copy.offset) == (delivery.queue, delivery.offset)
+            if is_this and not _is_again(copy, at, losses):
                 text = f"{node} got a message before {master} stored it"
                 yield Bound(node, master, copy.stored_at - at, text, at, message_id)
+
+
+def _losses(history: History) -> Mapping[str, list[int]]:
+    """Return the times at which members of a broker name lost records, by name."""
+    losses = collections.defaultdict[str, list[int]](list)
+    for entry in history.of_kind(*REMOVING_KINDS):
+        if (member := history.members.get(entry.node)) is not None:
+            losses[member.broker].append(entry.at_millis)
+    return losses
+
+
+def _is_again(copy: Copy, at: int, losses: Mapping[str, list[int]]) -> bool:
+    """True if a record may be another than the one of this time: records were lost in between."""
+    return at < copy.stored_at and any(at <= lost <= copy.stored_at for lost in losses.get(copy.queue.broker, ()))
 
 
 def _of_ends(history: History) -> Iterator[Bound]:

@@ -13,6 +13,7 @@ from rmqlab.pipeline.audit.relations import in_memory
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Finding, line_evidence
 
@@ -23,13 +24,16 @@ _OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not i
 """Kinds of events that nodes report."""
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
 
+# The record may be another than the one of this time: the broker lost records in between, and stored the message again.
+_AGAIN = "({at} < {record}.stored_at and exists({record}.losses, lost -> lost between {at} and {record}.stored_at))"
+
 _BOUNDS = f"""
 with agreed as (
     -- Logs that disagree about the time are altered, and show nothing of a clock.
     select message_id, broker, topic, queue, offset, min(stored_at) stored_at from copies
     group by message_id, broker, topic, queue, offset having min(stored_at) = max(stored_at)
 ), placed as (
-    select /*+ shuffle_hash(m) */ c.message_id, m.node, c.broker, c.topic, c.queue, c.offset, c.stored_at
+    select /*+ shuffle_hash(m) */ c.message_id, m.node, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.losses
     from agreed c join clock_masters m
         on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
 ), firsts as (
@@ -37,15 +41,16 @@ with agreed as (
 ), met as (
     select /*+ shuffle_hash(s) */ coalesce(f.message_id, s.message_id) message_id, f.node stored, s.node sent,
         s.began_at,
-        f.topic, f.broker, f.queue, f.offset, f.stored_at,
+        f.topic, f.broker, f.queue, f.offset, f.stored_at, f.losses,
         if(s.acknowledged and f.is_first and s.place_topic = f.topic and s.broker = f.broker and s.place_queue = f.queue
-            and s.offset = f.offset, f.stored_at - s.ended_at, null) acknowledged
+            and s.offset = f.offset and not {_AGAIN.format(at="s.ended_at", record="f")},
+            f.stored_at - s.ended_at, null) acknowledged
     from firsts f full join sends s on f.message_id = s.message_id
 ), events as (
     select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.stored_at stored_by,
         m.acknowledged, m.began_at - d.at got_by,
-        if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset,
-            m.stored_at - d.at, null) got_unstored
+        if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset
+            and not {_AGAIN.format(at="d.at", record="m")}, m.stored_at - d.at, null) got_unstored
     from met m left join deliveries d on m.message_id = d.message_id
 ), highest as (
     select stored, sent, got, max(struct(stored_by millis, message_id)) stored_by,
@@ -73,12 +78,16 @@ where size(nulls) = 0
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table, and yield a finding for each node that can be compared."""
+    losses: dict[str, list[int]] = {broker: [] for broker in run.roles.brokers}
+    for one in run.cluster_events:
+        if one.kind in REMOVING_KINDS and one.node in run.members:
+            losses.setdefault(run.members[one.node].broker, []).append(one.at)
     masters = [
-        {"broker": broker, "node": node, "at": at, "until": until}
+        {"broker": broker, "node": node, "at": at, "until": until, "losses": losses[broker]}
         for broker in run.roles.brokers
         for node, at, until in run.roles.masters_over_time(broker)
     ]
-    times = {"at": "bigint", "until": "bigint"}
+    times = {"at": "bigint", "until": "bigint", "losses": "array<bigint>"}
     run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
     names = {"behind": "string", "ahead": "string"}
     run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")

@@ -56,6 +56,17 @@ def test_a_broker_whose_clock_is_off_is_named_and_not_its_clients() -> None:
     assert list(disagreements(run)) == ["broker-a"]
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_record_that_was_stored_again_after_a_loss_accuses_no_clock(*, is_lost: bool) -> None:
+    """A delayed message was delivered, lost with its master's power, and stored and delivered again."""
+    run = busy_run()
+    run.wait(3)
+    run.add("broker-a", "power_lost" if is_lost else "node_paused")
+    run.wait(6)
+    run.logs = {node: [attrs.evolve(one, stored_at=run.now) for one in log] for node, log in run.logs.items()}
+    assert list(disagreements(run)) == ([] if is_lost else ["broker-a"])
+
+
 @pytest.mark.parametrize("millis", [-9000, 9000])
 def test_a_time_that_was_altered_in_one_log_is_not_of_a_clock(millis: int) -> None:
     """As a slave stores it behind a link that corrupts bytes."""
