@@ -146,7 +146,7 @@ def _losses(history: History) -> Mapping[str, list[int]]:
 
 
 def _is_again(copy: Copy, at: int, losses: Mapping[str, list[int]]) -> bool:
-    """True if a record may be another than the one of this time: records were lost in between."""
+    """True if the record of this time may be lost, and the copy another."""
     return at < copy.stored_at and any(at <= lost <= copy.stored_at for lost in losses.get(copy.queue.broker, ()))
 
 

@@ -148,8 +148,8 @@ CLOCKS: Final = (
         " acknowledged, or an event written before the cluster's start or after the node's end. The node whose clock a"
         " fault set wrong is named, else the one that disagrees with more others. Also a journal whose times go back"
         " from one entry to later ones: the clock of its process was set back, or set right after it was ahead.",
-        blind_to="differences below 1 s; times before and after a loss of records at a broker name; a node without messages that is wrong all the time, or is ahead by less than"
-        " it lived on after its last event",
+        blind_to="differences below 1 s; times before and after a loss of records at a broker name; a node without"
+        " messages that is wrong all the time, or is ahead by less than it lived on after its last event",
         unknown_when="no event of the node can be compared with another's",
         rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
         is_floor=True,

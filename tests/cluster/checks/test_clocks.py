@@ -58,7 +58,7 @@ def test_a_broker_whose_clock_is_off_is_named_and_not_its_clients() -> None:
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_record_that_was_stored_again_after_a_loss_accuses_no_clock(*, is_lost: bool) -> None:
-    """A delayed message was delivered, lost with its master's power, and stored and delivered again."""
+    """Such as a delayed message that is delivered again after a power loss."""
     run = busy_run()
     run.wait(3)
     run.add("broker-a", "power_lost" if is_lost else "node_paused")
