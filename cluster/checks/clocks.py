@@ -87,14 +87,14 @@ def _blame(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection
 
 
 def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
-    yield from _of_sends(history, stores)
-    yield from _of_deliveries(history, stores)
+    losses = _losses(history)
+    yield from _of_sends(history, stores, losses)
+    yield from _of_deliveries(history, stores, losses)
     yield from _of_starts(history)
     yield from _of_ends(history)
 
 
-def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
-    losses = _losses(history)
+def _of_sends(history: History, stores: Stores, losses: Mapping[str, list[int]]) -> Iterator[Bound]:
     for send in history.sends:
         for message_id in send.ids:
             copies = list(_with_masters(history, stores, message_id))
@@ -121,9 +121,8 @@ def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator
             yield copy, master
 
 
-def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
+def _of_deliveries(history: History, stores: Stores, losses: Mapping[str, list[int]]) -> Iterator[Bound]:
     senders = {message_id: send for send in history.sends for message_id in send.ids}
-    losses = _losses(history)
     for delivery in history.deliveries:
         node, at, message_id = delivery.node, delivery.at, delivery.message_id
         if (send := senders.get(message_id)) is not None:

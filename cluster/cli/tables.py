@@ -289,7 +289,7 @@ def _log_or_state(node: Document) -> str:
     """Return the range of a broker's commit log, or why it is unknown."""
     commit_log = node.get("commit_log") or {}
     if not commit_log and node["state"] != "ready":
-        return f"{node['state']}"
+        return str(node["state"])
     return f"commit log {_known(commit_log.get('min'))}..{_known(commit_log.get('max'))}"
 
 

@@ -148,8 +148,8 @@ class ConsumerConfig:
     pull_delay_after_error: float = attrs.field(default=1.0, validator=positive)
     """As in 4.9.8; up to 4.9.5 it was 3 s."""
     pull_delay_without_progress: float = attrs.field(default=1.0, validator=positive)
-    """Pause after a reply that neither has new messages nor moves the offset on, such as a slave's that it lacks the
-    data; Java's client repeats such pulls without a pause."""
+    """Pause after a reply without new messages that leaves the offset as it is, such as that of a slave without the
+    data. Java's client repeats such pulls without a pause."""
     offset_illegal_delay: float = attrs.field(default=10.0, validator=at_least(0))
     """Between a pull beyond the queue's bounds and the start from its corrected offset."""
     flow: FlowLimits = attrs.field(factory=FlowLimits)

@@ -24,15 +24,15 @@ from rmqlab.store.logfile import LogFile, populate
 
 logger = logging.getLogger(__name__)
 
-_HEADER: Final = struct.Struct(">qqqqii")
-_ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
-_SLOT: Final = struct.Struct(">i")
+INDEX_HEADER: Final = struct.Struct(">qqqqii")
+INDEX_ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
+INDEX_SLOT: Final = struct.Struct(">i")
 _HEADER_SIZE: Final = 40
 _ENTRY_SIZE: Final = 20
-_PACK_HEADER: Final = _HEADER.pack_into
-_PACK_ENTRY: Final = _ENTRY.pack_into
-_PACK_SLOT: Final = _SLOT.pack_into
-_UNPACK_SLOT: Final = _SLOT.unpack_from
+_PACK_HEADER: Final = INDEX_HEADER.pack_into
+_PACK_ENTRY: Final = INDEX_ENTRY.pack_into
+_PACK_SLOT: Final = INDEX_SLOT.pack_into
+_UNPACK_SLOT: Final = INDEX_SLOT.unpack_from
 _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
 _ENTRY_STEP: Final = 256 * 1024
 _MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
@@ -87,7 +87,7 @@ class IndexFile:
         index = cls(file, slots, max_index)
         if not create:
             (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,
-             index.slot_count, count) = _HEADER.unpack_from(file.map)  # fmt: skip
+             index.slot_count, count) = INDEX_HEADER.unpack_from(file.map)  # fmt: skip
             index.index_count = max(1, count)
         return index
 
@@ -112,7 +112,7 @@ class IndexFile:
         count = self.index_count
         while count > 1:
             entry_at = self._entries_at + _ENTRY_SIZE * (count - 1)
-            hashed, physical, _, previous = _ENTRY.unpack_from(self._map, entry_at)
+            hashed, physical, _, previous = INDEX_ENTRY.unpack_from(self._map, entry_at)
             if physical < log_end:
                 break
             slot_at = _HEADER_SIZE + 4 * (hashed % self.slots)
@@ -130,7 +130,7 @@ class IndexFile:
 
     def _stored_at(self, number: int) -> int:
         """Store time of an entry, in ms and rounded down to the second that is kept."""
-        seconds: int = _ENTRY.unpack_from(self._map, self._entries_at + _ENTRY_SIZE * number)[2]
+        seconds: int = INDEX_ENTRY.unpack_from(self._map, self._entries_at + _ENTRY_SIZE * number)[2]
         return self.begin_timestamp + seconds * 1000
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
@@ -240,14 +240,14 @@ class IndexFile:
         Newest first, up to `limit` in all. Yields now and then: a key of very many records makes a long chain. The file
         must be open when the search continues.
         """
-        (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
+        (at,) = INDEX_SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
             return
         examined = 0
         while 0 < at < self.max_index and len(found) < limit:
             if (examined := examined + 1) % _EXAMINED_AT_ONCE == 0:
                 yield
-            its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
+            its_hash, physical_offset, seconds, previous = INDEX_ENTRY.unpack_from(
                 self._map, self._entries_at + _ENTRY_SIZE * at
             )
             stored_at = self.begin_timestamp + seconds * 1000

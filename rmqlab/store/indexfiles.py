@@ -26,12 +26,9 @@ from rmqlab.remoting.message import (
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.index import key_hash
+from rmqlab.store.index import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, key_hash
 from rmqlab.store.loglayout import files_in, log_directory
 
-_HEAD: Final = struct.Struct(">qqqqii")
-_ENTRY: Final = struct.Struct(">iqii")
-_SLOT_SIZE: Final = 4
 _LARGEST_RECORD: Final = 16 * 2**20
 """Bytes: a wrong entry may point at any four bytes, and a record has at most 4 MB of body by default."""
 _TRIED: Final = 60
@@ -67,7 +64,7 @@ def odd_index_names(root: Path) -> Iterator[str]:
         created = _creation(path.name)
         if created is None:
             yield f"{root.name}/index/{path.name}: no broker gives an index file this name"
-        elif path.stat().st_size >= _HEAD.size:
+        elif path.stat().st_size >= INDEX_HEADER.size:
             head = heads[path.name] = _read_head(path)
             if created < head.begin_time - _FARTHEST_ZONE:
                 yield f"{root.name}/index/{path.name}: its name is an earlier time than that of its first message"
@@ -102,8 +99,8 @@ def foreign_indexes(root: Path) -> Iterator[str]:
 def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
     slots, most = _index_sizes(root.parent / "config.toml")
     for path in sorted(one for one in (root / "index").glob("*") if one.name.isdecimal() and one.is_file()):
-        entries_at = _HEAD.size + _SLOT_SIZE * slots
-        if path.stat().st_size != entries_at + _ENTRY.size * most:
+        entries_at = INDEX_HEADER.size + INDEX_SLOT.size * slots
+        if path.stat().st_size != entries_at + INDEX_ENTRY.size * most:
             continue  # the sizes are of other settings
         tried = [records.have_key(hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
@@ -146,19 +143,19 @@ def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]
     RocketMQ never uses the first one.
     """
     with open_regular(path) as file:
-        *_, count = _HEAD.unpack(file.read(_HEAD.size))
+        *_, count = INDEX_HEADER.unpack(file.read(INDEX_HEADER.size))
         count = min(max(count, 1), most)
         for number in range(1, count, max(1, (count - 1) // _TRIED)):
-            file.seek(entries_at + _ENTRY.size * number)
-            hashed, offset, _, _ = _ENTRY.unpack(file.read(_ENTRY.size))
+            file.seek(entries_at + INDEX_ENTRY.size * number)
+            hashed, offset, _, _ = INDEX_ENTRY.unpack(file.read(INDEX_ENTRY.size))
             yield hashed, offset
 
 
 def _miscounted(path: Path, head: _Head, entries_at: int, most: int) -> Iterator[str]:
     """Yield a line if the head states fewer or more entries than the file has."""
     with open_regular(path) as file:
-        file.seek(entries_at + _ENTRY.size * max(head.count - 1, 0))
-        last, following = file.read(_ENTRY.size), file.read(_ENTRY.size)
+        file.seek(entries_at + INDEX_ENTRY.size * max(head.count - 1, 0))
+        last, following = file.read(INDEX_ENTRY.size), file.read(INDEX_ENTRY.size)
     if 1 < head.count <= most and not any(last):
         yield f"its head states {head.count - 1} entries, and the last of them is empty"
     if 0 < head.count < most and any(following):
@@ -171,14 +168,14 @@ def _miscounted(path: Path, head: _Head, entries_at: int, most: int) -> Iterator
 def _used_slots(path: Path, slots: int) -> int:
     """Return how many hash slots of an index file have an entry."""
     with open_regular(path) as file:
-        file.seek(_HEAD.size)
-        values = array.array("i", file.read(_SLOT_SIZE * slots))
+        file.seek(INDEX_HEADER.size)
+        values = array.array("i", file.read(INDEX_SLOT.size * slots))
     return len(values) - values.count(0)
 
 
 def _read_head(path: Path) -> _Head:
     with open_regular(path) as file:
-        return _Head(*_HEAD.unpack(file.read(_HEAD.size)))
+        return _Head(*INDEX_HEADER.unpack(file.read(INDEX_HEADER.size)))
 
 
 class _Records:
