@@ -42,7 +42,7 @@ TABLES = (
             Column(
                 "send",
                 "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint,crc:bigint,place_topic:string,place_queue:int,position:int>",
+                "offset:bigint,crc:bigint,place_topic:string,place_queue:int,position:int,began_at:bigint>",
                 "its last send; null if no journal has one; `position` is that in its batch, from 0",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
@@ -55,6 +55,9 @@ TABLES = (
             Column("damages", "array<string>", "damaged records of it"),
             Column("least_crc", "bigint", "lowest `contentCrc` of its records"),
             Column("greatest_crc", "bigint", "highest one: another value if the records differ"),
+            Column("first_born_at", "bigint", "earliest time of its producer in its records, ms; null if not judged"),
+            Column("last_born_at", "bigint", "latest one: another time if the records differ"),
+            Column("has_other_host", "boolean", "true if a record's producer has an address that not all clients have"),
             Column("is_stored", "boolean", "true if a store has it"),
             Column("is_expired", "boolean", "true if its file may have been deleted for its age"),
         ),

@@ -21,14 +21,12 @@ from rmqlab.pipeline.audit import (
     clocks,
     fates,
     order,
-    origins,
     queues,
     records,
     replication,
     storefiles,
     tablefiles,
     timelines,
-    unstored,
 )
 from rmqlab.pipeline.audit.facts import read_facts
 from rmqlab.pipeline.audit.relations import Query, Relations
@@ -62,8 +60,6 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
     replication.judge,
     records.judge,
     storefiles.judge,
-    unstored.judge,
-    origins.judge,
     tablefiles.judge,
     clocks.judge,
     beliefs.judge,

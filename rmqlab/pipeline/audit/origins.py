@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -15,6 +16,11 @@ from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
 _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
+
+TABLE = "altered_origins"
+SUSPECTED = f"""sends = 1 and (has_other_host or first_born_at < send.began_at - {CLOCK_SLACK}
+    or last_born_at > send.ended_at + {CLOCK_SLACK})"""
+"""SQL condition of a row of `fates`, for all messages of the table; it also holds for some of batches."""
 
 # Of messages with one send, which is of no batch.
 _ALTERED = """
@@ -30,7 +36,7 @@ with batches as (
     from copies c join single s on c.message_id = s.message_id
         left anti join batches b on s.seq = b.seq
         left join client_hosts h on s.node = h.node
-    where c.content_crc is not null and c.stored_at < {removed_at}
+    where {is_judged}
 )
 select message_id, min(stored_at) stored_at, array_sort(collect_list(concat(at_node, ' at commit log offset ',
     log_offset, ' has ', born_host, ' at ', born_at))) places
@@ -38,15 +44,41 @@ from compared where is_of_another_time or is_of_another_host group by message_id
 """
 
 
-def judge(run: Run) -> Iterator[Finding]:
+def born_at(run: Run) -> str:
+    """Return an SQL expression of `copies`: when a producer made it.
+
+    Null if the record is not judged by that.
+    """
+    return f"if({_is_judged(run)}, born_at, null)"
+
+
+def is_of_other_host(run: Run) -> str:
+    """Return an SQL condition of `copies`: it has an unusual address.
+
+    That is an address that not all known clients have. False if the record is not judged by that.
+    """
+    known = [set(hosts) for hosts in run.conditions.client_hosts.values()]
+    if not known:
+        return "false"
+    common = ", ".join(map(literal, sorted(set.intersection(*known)))) or "''"
+    return f"{_is_judged(run)} and born_host not in ({common})"
+
+
+def _is_judged(run: Run) -> str:
+    removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
+    return f"content_crc is not null and stored_at < {min(removals, default=_NEVER)}"
+
+
+def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
     """Write the table `altered_origins`, and yield `origin_disagreement`."""
     metric, unit = ORIGIN_DISAGREEMENT.name, ORIGIN_DISAGREEMENT.unit
-    hosts = [{"node": node, "hosts": sorted(known)} for node, known in run.conditions.client_hosts.items()]
-    run.relations.define_rows("client_hosts", hosts, node="string", hosts="array<string>")
-    removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
-    altered_origins = _ALTERED.format(slack=CLOCK_SLACK, removed_at=min(removals, default=_NEVER))
-    run.table("altered_origins", altered_origins, is_rare=True)
-    sends, altered = run.previews(Preview("sends"), Preview("altered_origins", order=("stored_at", "message_id")))
+    if is_suspected:
+        hosts = [{"node": node, "hosts": sorted(known)} for node, known in run.conditions.client_hosts.items()]
+        run.relations.define_rows("client_hosts", hosts, node="string", hosts="array<string>")
+        run.table(TABLE, _ALTERED.format(slack=CLOCK_SLACK, is_judged=_is_judged(run)), is_rare=True)
+    else:
+        run.write_empty(TABLE)
+    sends, altered = run.previews(Preview("sends"), Preview(TABLE, order=("stored_at", "message_id")))
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)
         return

@@ -7,8 +7,9 @@ of cluster/checks/records.py.
 from collections.abc import Iterator
 from typing import Any
 
+from rmqlab.pipeline.audit.fingerprints import differing_groups, fingerprint
 from rmqlab.pipeline.audit.previews import Groups, Preview
-from rmqlab.pipeline.audit.run import Run, written
+from rmqlab.pipeline.audit.run import Rare, Run
 from rmqlab.store.irregularfiles import why_unreadable
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
@@ -42,6 +43,15 @@ from readable_copies c left anti join queue_entries e
     left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at
 """
 
+# Each readable record has one entry, and each entry such a record. Delayed messages have no tags code to compare, and a
+# log may have records without entries for good reasons: then, too, the rows are joined.
+_IN_LOGS = fingerprint("node", "log_offset", "topic", "queue", "offset", "size", "tags_code")
+_IN_QUEUES = fingerprint("node", "commitLogOffset", "topic", "queueId", "queueOffset", "storeSize", "tagsCode")
+_MISMATCH = differing_groups(f"""
+select {_IN_LOGS} rows_of_side from readable_copies group by true
+union all select {_IN_QUEUES} from queue_entries group by true
+""")
+
 _ORDER = ("log_offset", "topic", "queue", "offset")
 _PREVIEWS = (
     *(Preview(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
@@ -53,8 +63,9 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
     begins = [{"node": node, "begin": run.log_begin(node)} for node in run.stores]
     run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
-    run.batch(
-        written("unqueued_records", _UNQUEUED, is_rare=True), written("dangling_entries", _DANGLING, is_rare=True)
+    run.write_rare(
+        Rare(name="unqueued_records", text=_UNQUEUED, suspicion=_MISMATCH),
+        Rare(name="dangling_entries", text=_DANGLING, suspicion=_MISMATCH),
     )
     damages, dangling, unqueued, entries, records = run.previews(*_PREVIEWS)
     for node in run.stores:

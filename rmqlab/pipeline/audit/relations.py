@@ -21,11 +21,12 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rmqlab.pipeline.audit.previews import rows_of
 from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.columns import ddl
 
 _SHORT = 500
 """Rows below which a table shares its view with others, and this process holds it at any size of the run."""
@@ -116,6 +117,12 @@ class Relations:
             return
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
         self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
+
+    def write_empty(self, name: str, columns: Mapping[str, str]) -> None:
+        """Write a table without rows, and define it; `columns` are SQL types by name."""
+        content = to_arrow_schema(StructType.fromDDL(ddl(columns)), timezone="UTC").empty_table()
+        self._hold(name, content)
+        self.keep(name, content)
 
     def define_files(self, name: str, schema: pa.Schema) -> None:
         """Define a relation by the parquet table that this process has written."""

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
+from rmqlab.pipeline.audit.fingerprints import differing_groups, fingerprint
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
-from rmqlab.pipeline.audit.run import Run, written
+from rmqlab.pipeline.audit.run import Rare, Run, written
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
@@ -65,19 +66,23 @@ from (select node, log_offset, log_offset + size until from whole_records
 group by node
 """
 
-# A record is identified by the CRC of all its bytes; the common range is compared record by record. The ids of messages
-# are looked up for the few that differ: Spark sorts all rows to aggregate texts.
-_DIFFERING = """
+# A record is identified by the CRC of all its bytes; the common range is compared record by record, unless all its
+# records together are equal. The ids of messages are looked up for the few that differ: Spark sorts all rows to
+# aggregate texts.
+_COMMON = f"""
 with ends as (
-    {ends}
+    {_ENDS}
 ), common as (
     select p.master, p.slave, greatest(a.first, b.first) low, least(a.last, b.last) high
     from followers p join ends a on p.master = a.node join ends b on p.slave = b.node
 ), records as (
-    select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
+    select c.slave, c.low, c.high, r.node, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
     from whole_records r join common c on r.node in (c.master, c.slave)
     where r.log_offset + r.size > c.low and r.log_offset < c.high
-), differing as (
+)
+"""
+_DIFFERING = f"""
+{_COMMON}, differing as (
     select slave, log_offset from records group by slave, log_offset
     having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
 )
@@ -85,7 +90,10 @@ select /*+ shuffle_hash(d) */ r.slave, r.log_offset, max(low) low, max(high) hig
     max(message_id) filter (where not is_slave) master_message, max(message_id) filter (where is_slave) slave_message
 from records r join differing d on r.slave = d.slave and r.log_offset = d.log_offset group by r.slave, r.log_offset
 """
-
+_SIDES = (
+    f"select slave, {fingerprint('log_offset', 'record_crc', 'size')} rows_of_side from records group by slave, node"
+)
+_SUSPECTED = f"{_COMMON} {differing_groups(_SIDES, 'slave')}"
 
 _PART_BYTES = 64 * 2**20
 """Bytes of two logs compared by one task."""
@@ -110,9 +118,8 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write `lag`, `behind_spans` and `divergences`; yield each slave's findings."""
     slaves = [member.name for member in run.members.values() if member.broker_id]
     _share_roles(run)
-    run.batch(
-        written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS), is_rare=True)
-    )
+    differences = Rare(name="divergences", text=_DIFFERING, suspicion=_SUSPECTED)
+    run.write_rare(differences, beside=[written("lag", _LAG, is_bounded=True)])
     run.table("behind_spans", _SPANS, is_bounded=True)
     (differing,) = run.previews(_DIFFERENCES)
     of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))

@@ -12,10 +12,13 @@ from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.sources import SavedOffsets
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
+from rmqlab.pipeline.audittables import TABLES
 from rmqlab.store.loglayout import log_begin
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.logcover import LogState
 from rmqlab.verdict.roles import Roles
+
+_COLUMNS = {table.name: {column.name: column.type for column in table.columns} for table in TABLES}
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +73,23 @@ class Run:
         (rows,) = self.batch(written(name, text, is_bounded=is_bounded, is_rare=is_rare))
         return rows
 
+    def write_rare(self, *tables: "Rare", beside: Sequence[Query] = ()) -> None:
+        """Write tables of violations.
+
+        The first batch has the suspicions and the queries of `beside`, the second the tables that may have rows.
+        """
+        found = self.batch(*(Query(f"select 1 from ({one.suspicion}) limit 1") for one in tables), *beside)
+        suspected = [one for one, rows in zip(tables, found, strict=False) if rows]
+        for one in tables:
+            if one not in suspected:
+                self.write_empty(one.name)
+        if suspected:
+            self.batch(*(written(one.name, one.text, is_rare=True) for one in suspected))
+
+    def write_empty(self, name: str) -> None:
+        """Write a table without rows, and define it as a relation."""
+        self.relations.write_empty(name, _COLUMNS[name])
+
     def rows(self, text: str) -> Sequence[Row]:
         """Return a few rows as Python objects: for summaries only."""
         (rows,) = self.batch(Query(text))
@@ -93,6 +113,16 @@ class Run:
     def unread_of(self, broker: str) -> list[str]:
         """Return why messages of a broker name are uncertain; empty if they are not."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
+
+
+@attrs.frozen(kw_only=True)
+class Rare:
+    """A table with a row for each violation, so usually empty."""
+
+    name: str
+    text: str
+    suspicion: str
+    """A query that costs less, and has a row if the table has one."""
 
 
 def written(name: str, text: str, *, is_bounded: bool = False, is_rare: bool = False) -> Query:

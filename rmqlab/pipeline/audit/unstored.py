@@ -1,6 +1,7 @@
 """Messages that were delivered and are in no store. Metric: delivered_unstored.
 
-An anti-join of deliveries and copies; the rules are those of cluster/checks/unstored.py.
+An anti-join of deliveries and copies, if a fate suspects such a message; the rules are those of
+cluster/checks/unstored.py.
 """
 
 import itertools
@@ -13,6 +14,9 @@ from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
+TABLE = "unstored"
+SUSPECTED = "deliveries > 0 and not is_stored"
+"""SQL condition of a row of `fates`, for all messages of the table; it also holds for some that expired."""
 _UNSTORED = """
 with firsts as (
     select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
@@ -31,14 +35,14 @@ group by d.message_id
 """
 
 
-def judge(run: Run) -> Iterator[Finding]:
+def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
     """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
-    deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
-    rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
-    run.relations.define_rows("deleting", rows, node="string", broker="string")
-    run.table("unstored", _UNSTORED, is_rare=True)
-    delivered, unstored = run.previews(Preview("deliveries"), Preview("unstored", "broker", ("at", "message_id")))
+    if is_suspected:
+        _write_table(run)
+    else:
+        run.write_empty(TABLE)
+    delivered, unstored = run.previews(Preview("deliveries"), Preview(TABLE, "broker", ("at", "message_id")))
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
@@ -56,6 +60,13 @@ def judge(run: Run) -> Iterator[Finding]:
         for one in first[:EVIDENCE_LIMIT]
     )
     yield Finding(metric=metric, unit=unit, value=unstored.found, evidence=evidence)
+
+
+def _write_table(run: Run) -> None:
+    deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
+    rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
+    run.relations.define_rows("deleting", rows, node="string", broker="string")
+    run.table(TABLE, _UNSTORED, is_rare=True)
 
 
 def _order(row: Row) -> tuple[int, str]:
