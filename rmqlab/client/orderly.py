@@ -74,7 +74,10 @@ class OrderlyConsumption:
     async def _settle(
         self, assignment: Assignment, messages: list[ReceivedMessage], failed: list[ReceivedMessage]
     ) -> None:
-        """Commit what is consumed. Failed messages are put back, or sent back after their last try."""
+        """Commit what is consumed.
+
+        Failed messages are put back, or sent back after their last try.
+        """
         held, limit = assignment.held, self._group.config.max_reconsume_times
         held.last_consume_at = trio.current_time()
         for message in failed:

@@ -41,7 +41,10 @@ def chosen_queue(to: To, queues: Sequence[MessageQueue]) -> MessageQueue:
 
 
 def refusing(to: SelectQueue) -> SelectQueue:
-    """Return the function, with RefusedError for what it raises: no caller waits for it."""
+    """Return the function, with RefusedError for what it raises.
+
+    No caller waits for it.
+    """
 
     def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
         try:

@@ -74,7 +74,10 @@ class TransactionResult:
 
 
 def _state(function: str, returned: TransactionState) -> TransactionState:
-    """Return what a function of the application returned. TypeError for anything but a TransactionState."""
+    """Return what a function of the application returned.
+
+    TypeError for anything but a TransactionState.
+    """
     check_value(f"{function}(...)", returned, TransactionState)
     return returned
 

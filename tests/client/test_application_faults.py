@@ -1,4 +1,7 @@
-"""Functions of the application that raise, or return something else: the client and its other work go on."""
+"""Functions of the application that raise, or return something invalid.
+
+The client and its other work go on.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -43,7 +46,10 @@ def fail(*_: object, **__: object) -> Any:
 async def test_a_choice_that_fails_is_the_outcome_of_a_send_in_the_background(
     world: "World", client: Client, to: Any, said: str
 ) -> None:
-    """It ended the client. In a send that is awaited, the error of the function is raised."""
+    """It ended the client.
+
+    In a send that is awaited, the error of the function is raised.
+    """
     world.add("a")
     world.route("orders", 1)
     producer, outcomes = Producer(client, "pg"), list[Outcome]()
@@ -78,7 +84,7 @@ async def test_callbacks_of_sends_in_the_background_that_fail_do_not_end_the_cli
 async def test_what_is_no_transaction_state_is_unknown(
     world: "World", client: Client, returned: Any, caplog: pytest.LogCaptureFixture, *, is_traced: bool
 ) -> None:
-    """With traces, a wrong state ended the client; without, it was sent: 'COMMIT' as text."""
+    """With traces, a wrong state ended the client; without, it was sent."""
     (broker,) = world.add("a")
     world.route("orders", 1)
 
@@ -128,7 +134,7 @@ async def test_a_function_that_is_not_async_is_named(
 async def test_an_orderly_batch_continues_behind_its_consumed_messages(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
-    """`consumed` of ConsumeLaterError had no effect: all of the batch was delivered again."""
+    """`consumed` had no effect: all of the batch was delivered again."""
     (broker,) = world.add("a")
     world.route("orders", 1)
     bodies = [b"0", b"1", b"2"]

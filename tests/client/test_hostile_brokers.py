@@ -331,7 +331,7 @@ async def test_a_request_to_a_silent_server_ends_in_time(world: "World", client:
 async def test_an_invalid_list_of_members_moves_no_queue(
     world: "World", client: Client, nursery: trio.Nursery, ids: list[str]
 ) -> None:
-    """A hash ring of 700,000 members took a minute, in which the client did nothing else."""
+    """A hash ring of 700,000 members held up the client for a minute."""
     (broker,) = world.add("a")
     world.route("orders", 2)
     consumer, application = await start(nursery, client)

@@ -21,7 +21,7 @@ class SilentNetwork:
 
 
 async def test_sends_that_wait_for_a_nameserver_fail_together(own_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each tried all addresses after the one before it: the n-th failed after n rounds of connect time-outs."""
+    """The n-th failed after n rounds of connect time-outs."""
     monkeypatch.setattr(remoting_client, "network", SilentNetwork)
     outcomes: list[Outcome] = []
     config = ClientConfig(namesrv_addr=f"{own_host}:1;{own_host}:2", client_ip="10.0.0.9", connect_timeout=3.0)

@@ -1,4 +1,4 @@
-"""Flows of the Java client and its admin client, compared with what they print of a real broker.
+"""Flows of the Java client, compared with what they print at a real broker.
 
 `flows.txt` has the lines that a master and a nameserver of 4.9.7 cause. A flow prints no times, ids or addresses.
 """
