@@ -28,9 +28,10 @@ from rmqlab.client.errors import ClientClosedError
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import Message, ReceivedMessage, SendResult
 from rmqlab.client.offsets import OnEvent, no_event
-from rmqlab.client.producer import Producer, SelectQueue
+from rmqlab.client.producer import Producer
 from rmqlab.client.push import PushConsumer
 from rmqlab.client.requestreply import request
+from rmqlab.client.sendarguments import SelectQueue
 from rmqlab.client.subscription import Expression
 from rmqlab.client.transaction import LocalWork, TransactionProducer, TransactionResult, TransactionState
 from rmqlab.remoting.bodies.queue import MessageQueue

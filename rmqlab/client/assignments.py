@@ -87,6 +87,8 @@ class Assignments:
         if broker is None:
             return None
         members = await calls.consumer_ids(client, broker.address, self.group.name)
+        if not members:  # we are one: as in Java, each member keeps its queues
+            return None
         return rebalance.allocate(config.strategy, client.client_id, queues, members)
 
     async def _assign(self, topic: str, mine: Iterable[MessageQueue]) -> None:

@@ -23,6 +23,7 @@ from rmqlab.remoting.bodies.queue import (
     MessageQueue,
     UnlockBatchRequestBody,
 )
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader
@@ -50,6 +51,8 @@ COMMIT_OFFSET = 1
 SUSPEND = 2
 SUBSCRIPTION = 4
 LITE_PULL = 16
+MAX_MEMBERS = 20_000
+"""Members of a group. A rebalance by consistent hash takes a second with so many, for each topic."""
 
 
 class PullStatus(enum.Enum):
@@ -149,10 +152,20 @@ async def pull_over(
 
 
 async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
-    """Return the members of a group. BrokerError for a group without members."""
+    """Return the members of a group. BrokerError for a group without members.
+
+    InvalidReplyError for more than MAX_MEMBERS.
+    """
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     response = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-    return read_body(response, GetConsumerListByGroupResponseBody.decode).consumer_id_list
+    return read_body(response, _member_ids)
+
+
+def _member_ids(body: bytes) -> list[str]:
+    ids = GetConsumerListByGroupResponseBody.decode(body).consumer_id_list
+    if len(ids) > MAX_MEMBERS:
+        raise BodyError(f"{len(ids)} members of a group: at most {MAX_MEMBERS} are expected")
+    return ids
 
 
 async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:

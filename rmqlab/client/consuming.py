@@ -8,7 +8,7 @@ group's retry topic; a broadcasting consumer drops it.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import Annotated, NoReturn, Protocol
 
 import trio
 
@@ -28,6 +28,8 @@ from rmqlab.remoting.message import (
     PROPERTY_TRAN_MSG,
 )
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.validators import shown
+from rmqlab.runtime.valuetypes import Range, checked
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,10 @@ TIMED_OUT_DELAY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
 
 
+DelayLevel = Annotated[int, Range(lambda value: -1 <= value < 2**31, "a level from 0 to 2^31 - 1, or -1")]
+Count = Annotated[int, Range(lambda value: value >= 0, "a number of messages from 0 on")]
+
+
 class ConsumeLaterError(Exception):
     """Raised by an application to have messages delivered again.
 
@@ -45,7 +51,8 @@ class ConsumeLaterError(Exception):
     dead-letter topic. The first `consumed` messages of the batch count as consumed.
     """
 
-    def __init__(self, reason: str = "", *, delay_level: int = 0, consumed: int = 0) -> None:
+    @checked
+    def __init__(self, reason: str = "", *, delay_level: DelayLevel = 0, consumed: Count = 0) -> None:
         super().__init__(reason or "the application requested redelivery")
         self.delay_level = delay_level
         self.consumed = consumed
@@ -161,7 +168,7 @@ async def _call(
     timeout = group.config.consume_timeout
     try:
         with trio.move_on_after(timeout) as scope:
-            await on_messages(messages)
+            await consume(on_messages, messages)
     except ConsumeLaterError as exc:
         return messages[exc.consumed :], exc.delay_level, Consumed.FAILED
     except Exception:
@@ -171,6 +178,14 @@ async def _call(
         log.warning("group %s spent %g s on %s: cancelled", group.name, timeout, messages[0].message_id)
         return messages, TIMED_OUT_DELAY_LEVEL, Consumed.TIME_OUT
     return [], 0, Consumed.SUCCESS
+
+
+async def consume(on_messages: OnMessages, messages: list[ReceivedMessage]) -> None:
+    """Call the application's function. TypeError if it is not async."""
+    consuming = on_messages(messages)
+    if not isinstance(consuming, Awaitable):
+        raise TypeError(f"on_messages(messages) = {shown(consuming)}: expected an async function")
+    await consuming
 
 
 class SendBack:

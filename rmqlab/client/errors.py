@@ -101,3 +101,15 @@ class IndeterminateError(SendError):
 @attrs.define(str=False)
 class TooManySendsError(SendError):
     """More sends are in flight than the producer allows. The message was not sent."""
+
+
+def failure_of(attempts: tuple[Attempt, ...]) -> SendError:
+    """Return the error after failed attempts.
+
+    It is RefusedError only if every attempt certainly stored nothing.
+    """
+    last, number = attempts[-1], f"{len(attempts)} attempt{'s'[: len(attempts) - 1]}"
+    if any(attempt.is_indeterminate for attempt in attempts):
+        return IndeterminateError(f"may be stored, {number}: {last.error}", attempts)
+    place = f"{last.address} returned code {last.code}: " if last.address and last.code else ""
+    return RefusedError(f"refused, {number}: {place}{last.error}", attempts, code=last.code or 0, remark=last.error)

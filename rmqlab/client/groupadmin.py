@@ -35,7 +35,7 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.names import RETRY_PREFIX
-from rmqlab.runtime.valuetypes import checked_methods
+from rmqlab.runtime.valuetypes import Offset, checked_methods
 
 LATEST = -1
 """As a timestamp: the end of each queue."""
@@ -146,7 +146,7 @@ class GroupAdmin:
         response = await self._client.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         return read_body(response, ConsumerOffsets.decode)
 
-    async def commit_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+    async def commit_offset(self, group: str, queue: MessageQueue, offset: Offset) -> None:
         """Write one offset at the queue's broker, and wait for the reply."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset

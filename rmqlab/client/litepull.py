@@ -35,7 +35,7 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
 from rmqlab.runtime.validators import shown
-from rmqlab.runtime.valuetypes import Seconds, checked_methods
+from rmqlab.runtime.valuetypes import Offset, Seconds, checked_methods
 
 _REFUSED = 8
 """Offsets that are remembered as refused by the broker of a queue."""
@@ -65,9 +65,16 @@ class LitePullConsumer(Member):
         super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
+        self._has_run = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Pull and commit until cancelled; then commit once more, and leave the group."""
+        """Pull and commit until cancelled; then commit once more, and leave the group.
+
+        A consumer runs once: RuntimeError after that.
+        """
+        if self._has_run:
+            raise RuntimeError(f"the consumer of group {self.group} has run: expected a new one")
+        self._has_run = True
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -93,24 +100,33 @@ class LitePullConsumer(Member):
         """Share the queues of these topics with the group.
 
         Each is read from its committed offset, or from that of `consume_from_where`. Call it once. BrokerError if a
-        broker rejects an SQL92 expression.
+        broker rejects an SQL92 expression: then it can be called again. If it is cancelled after its heartbeat, the
+        consumer is subscribed, and shares the queues soon.
         """
         nursery = self._running()
         if self._held or self._assignments is not None:
             raise RuntimeError("queues are assigned by hand, or a subscription is there already")
         named = {self._client.named(topic): expression for topic, expression in topics.items()}
+        before = dict(self._group.subscriptions)
         self._group.subscriptions.update(subscriptions(named, version=wall_millis()))
-        for topic in named:
-            await self._client.try_refresh(topic)
-        await self._check_subscriptions()
+        try:
+            for topic in named:
+                await self._client.try_refresh(topic)
+            await self._check_subscriptions()
+        except BaseException:  # also if it is cancelled: it can be called again
+            self._group.subscriptions.clear()
+            self._group.subscriptions.update(before)
+            raise
         self._client.add_consumer(self.group, self)
         self._client.on_route.append(self._route_changed)
         assignments = self._assignments = Assignments(
             self._group, self, self.started_at, nursery, self._held, sends_subscription=True
         )
-        await self._client.heartbeat()  # before the first rebalance: the member list must include us
-        await assignments.rebalance()
-        nursery.start_soon(assignments.rebalance_forever)
+        try:
+            await self._client.heartbeat()  # before the first rebalance: the member list must include us
+            await assignments.rebalance()
+        finally:  # also if it is cancelled: this consumer is a member from now on
+            nursery.start_soon(assignments.rebalance_forever)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
         """Read these queues from now on and no others.
@@ -129,7 +145,7 @@ class LitePullConsumer(Member):
             offset = await self._offsets.committed(queue)
             self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
+    def seek(self, queue: MessageQueue, offset: Offset) -> None:
         """Continue at an offset. Messages pulled ahead are dropped.
 
         ValueError for a queue that is not assigned to this consumer.

@@ -4,6 +4,7 @@ Push consumers and lite pull consumers that subscribe are alike in this: they sh
 the other members, and serve the same requests. Source: interface MQConsumerInner.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,6 +23,8 @@ from rmqlab.runtime.clock import wall_millis
 
 if TYPE_CHECKING:
     from rmqlab.client.assignments import Assignments
+
+log = logging.getLogger(__name__)
 
 
 class Member:
@@ -83,7 +86,9 @@ class Member:
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         for queue in [queue for queue in self._held if queue.topic == topic and queue in offsets]:
-            if self._assignments is not None:
+            if offsets[queue] < 0:  # committed, it would keep the group from its queue
+                log.warning("a broker resets %s to offset %d: ignored", queue, offsets[queue])
+            elif self._assignments is not None:
                 self._assignments.move(queue, offsets[queue])
 
     def status(self, topic: str) -> dict[MessageQueue, int]:

@@ -6,6 +6,7 @@ Source: remoting-and-nameserver section 6.1; class NettyRemotingClient.
 import logging
 import random
 
+import attrs
 import trio
 
 from rmqlab.client.errors import NoNameServerError
@@ -13,6 +14,14 @@ from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class _Choice:
+    """A round over all nameservers, which several tasks may wait for."""
+
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    failure: str | None = None
 
 
 class NameServers:
@@ -27,7 +36,7 @@ class NameServers:
         self._remoting = remoting
         self._index = rng.randrange(999)
         self._chosen: str | None = None
-        self._choosing = trio.Lock()
+        self._choice: _Choice | None = None
 
     async def choose(self) -> str:
         """Return the connected address, or the next address that accepts a connection.
@@ -35,12 +44,31 @@ class NameServers:
         A failed request is not retried, but later ones go to the next nameserver. NoNameServerError if none accepts a
         connection.
         """
-        async with self._choosing:  # two tasks that advance at once would each skip the other's candidate
+        await trio.lowlevel.checkpoint()
+        while not (self._chosen and self._remoting.connected(self._chosen)):
+            if (choice := self._choice) is None:
+                return await self._choose_for_all()
+            await choice.ended.wait()
+            if choice.failure is not None:  # a round for each waiting task would take the n-th n times as long
+                raise NoNameServerError(choice.failure)
+        return self._chosen
+
+    async def _choose_for_all(self) -> str:
+        """Choose for this task and all that wait.
+
+        Two tasks that advance at once would each skip the other's candidate.
+        """
+        choice = self._choice = _Choice()
+        try:
             return await self._choose()
+        except NoNameServerError as exc:
+            choice.failure = str(exc)
+            raise
+        finally:
+            self._choice = None
+            choice.ended.set()
 
     async def _choose(self) -> str:
-        if self._chosen and self._remoting.connected(self._chosen):
-            return self._chosen
         failures = []
         for _ in self._shuffled:
             self._index += 1

@@ -65,13 +65,19 @@ class OrderlyConsumption:
         try:
             async with self._free:
                 failed, _ = await call(self._group, self._on_messages, messages)
-            await self._settle(assignment, failed)
+            await self._settle(assignment, messages, failed)
         finally:
             assignment.idle.set()
         if failed:
             await trio.sleep(config.suspend_current_queue)
 
-    async def _settle(self, assignment: Assignment, failed: list[ReceivedMessage]) -> None:
+    async def _settle(
+        self, assignment: Assignment, messages: list[ReceivedMessage], failed: list[ReceivedMessage]
+    ) -> None:
+        """Commit what is consumed.
+
+        Failed messages are put back, or sent back after their last try.
+        """
         held, limit = assignment.held, self._group.config.max_reconsume_times
         held.last_consume_at = trio.current_time()
         for message in failed:
@@ -79,7 +85,10 @@ class OrderlyConsumption:
                 message.stored.reconsume_times += 1
             elif await self._hand_back(message, -1):
                 continue
+            consumed = messages[: messages.index(message)]
+            self._group.offsets.update(held.queue, held.remove(consumed), increase_only=True)
             held.put_back()
+            assignment.notify_room()
             return
         self._group.offsets.update(held.queue, held.commit(), increase_only=True)
         assignment.notify_room()

@@ -16,20 +16,21 @@ import trio
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.errors import (
     BROKER_NOT_EXIST,
-    ClientError,
     IndeterminateError,
     NoNameServerError,
     NoRouteError,
     RefusedError,
     SendError,
     TooManySendsError,
+    failure_of,
 )
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
 from rmqlab.client.replies import remark_of
 from rmqlab.client.routes import choose_queue, publish_queues
-from rmqlab.client.sendarguments import chosen_queue, send_limit
+from rmqlab.client.sendarguments import SelectQueue as SelectQueue  # noqa: PLC0414 - its users import it
+from rmqlab.client.sendarguments import chosen_queue, refusing, send_limit
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -45,7 +46,6 @@ from rmqlab.runtime.valuetypes import check_value, checked
 
 log = logging.getLogger(__name__)
 
-SelectQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
 Outcome = SendResult | SendError
 
 
@@ -93,6 +93,9 @@ class Producer:
         """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
 
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
+
+        `timeout` bounds all attempts together. The fetch of a route that is not known yet counts, but is not cut short
+        (Java: method sendDefaultImpl): it has `connect_timeout` and `api_timeout` of the client.
         `message_id` is from `new_id`, for callers that need it before the send ends.
         """
         limit = send_limit(timeout, to, self.config.send_timeout)
@@ -129,7 +132,8 @@ class Producer:
     ) -> None:
         """Send in the background; call back with the result or the error.
 
-        RefusedError at once for an illegal message, TooManySendsError above `max_sends_under_way`.
+        RefusedError at once for an illegal message, TooManySendsError above `max_sends_under_way`. If `to` raises, or
+        returns no queue, the outcome is RefusedError; what `on_outcome` raises is logged. So it is in Java.
         """
         if self.sends_under_way >= self.config.max_sends_under_way:
             raise TooManySendsError(f"{self.sends_under_way} sends are under way")
@@ -138,6 +142,8 @@ class Producer:
             check_value("on_outcome", on_outcome, Callable)
         outgoing = self._prepared(message)
         self.sends_under_way += 1
+        if callable(to):
+            to = refusing(to)
         self.client.nursery.start_soon(self._send_and_report, outgoing, on_outcome, limit, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
@@ -217,9 +223,15 @@ class Producer:
             outcome = await self._deliver(outgoing, limit, to)
         except SendError as exc:
             outcome = exc
+        except Exception as exc:  # of on_attempt: it must not end the client
+            log.exception("on_attempt failed at %s", outgoing.message_id)
+            outcome = IndeterminateError(f"may be stored: on_attempt failed: {exc!r}", ())
         finally:
             self.sends_under_way -= 1
-        on_outcome(outcome)
+        try:
+            on_outcome(outcome)
+        except Exception:
+            log.exception("on_outcome failed at %s", outgoing.message_id)
 
     async def _deliver(
         self,
@@ -242,7 +254,7 @@ class Producer:
                 break
         if result is not None:
             return attrs.evolve(result, attempts=len(attempts))
-        raise _failure(tuple(attempts))
+        raise failure_of(tuple(attempts))
 
     def _is_worth_another(self, attempt: Attempt) -> bool:
         if attempt.status is not None:
@@ -304,6 +316,8 @@ class Producer:
 
         After ConnectError, certainly no byte was written. `whole` is the time of the send in seconds, for errors.
         """
+        if trio.current_time() >= deadline:
+            raise ConnectError(f"the time-out of {whole:g} s was over before the request, with the fetch of the route")
         with trio.move_on_at(deadline) as connecting:
             channel = await self.client.remoting.channel(address)
         if connecting.cancelled_caught:
@@ -377,15 +391,3 @@ class Producer:
 def _tracer(client: Client, group: str, config: ProducerConfig) -> Tracer:
     sender = Producer(client, producer_group(group, "PRODUCE"), TRACE_PRODUCER)
     return Tracer(sender, group, config.trace_topic)
-
-
-def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
-    """Return the error after failed attempts.
-
-    It is RefusedError only if every attempt certainly stored nothing.
-    """
-    last, number = attempts[-1], f"{len(attempts)} attempt{'s'[: len(attempts) - 1]}"
-    if any(attempt.is_indeterminate for attempt in attempts):
-        return IndeterminateError(f"may be stored, {number}: {last.error}", attempts)
-    place = f"{last.address} returned code {last.code}: " if last.address and last.code else ""
-    return RefusedError(f"refused, {number}: {place}{last.error}", attempts, code=last.code or 0, remark=last.error)

@@ -3,6 +3,8 @@
 It stores no offsets. The consumer in litepull keeps positions and pulls ahead.
 """
 
+from typing import Annotated
+
 import attrs
 
 from rmqlab.client import broker_api as calls
@@ -12,7 +14,9 @@ from rmqlab.client.subscription import ALL, Expression, matching, subscription
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.valuetypes import Seconds, checked_methods
+from rmqlab.runtime.valuetypes import Offset, Range, Seconds, checked_methods
+
+Count = Annotated[int, Range(lambda value: 0 < value < 2**31, "a number of messages from 1 to 2^31 - 1")]
 
 
 @checked_methods
@@ -34,10 +38,10 @@ class PullConsumer:
     async def pull(
         self,
         queue: MessageQueue,
-        offset: int,
+        offset: Offset,
         *,
         expression: Expression = ALL,
-        max_messages: int = 32,
+        max_messages: Count = 32,
         wait: Seconds = 0.0,
     ) -> PullResult:
         """Read from an offset.
@@ -69,7 +73,7 @@ class PullConsumer:
         """Return the committed offset of the group; None if it never committed."""
         return await calls.query_offset(self._client, self.group, queue)
 
-    async def commit(self, queue: MessageQueue, offset: int) -> None:
+    async def commit(self, queue: MessageQueue, offset: Offset) -> None:
         """Commit an offset of the group, without waiting for a reply."""
         broker = await calls.broker_of(self._client, queue)
         await calls.commit_offset(self._client, broker.address, self.group, queue, offset)

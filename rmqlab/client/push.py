@@ -17,7 +17,7 @@ from rmqlab.client import orderly
 from rmqlab.client.assignments import Assignments
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.consumestats import ConsumeStats
-from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, OnMessages, SendBack
+from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, OnMessages, SendBack, consume
 from rmqlab.client.instance import Client
 from rmqlab.client.member import Member
 from rmqlab.client.message import received
@@ -128,10 +128,12 @@ class PushConsumer(Member):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Consume until cancelled or stopped; then commit, and leave the group.
 
-        Started after the first rebalance.
+        Started after the first rebalance. A consumer runs once: RuntimeError after that.
 
         BrokerError if a broker rejects an SQL92 subscription.
         """
+        if self._stopped.is_set():
+            raise RuntimeError(f"the consumer of group {self.group} has run: expected a new one")
         self._client.add_consumer(self.group, self)
         self._client.on_route.append(self._route_changed)
         try:
@@ -190,7 +192,7 @@ class PushConsumer(Member):
         result, remark = CMResult.CR_SUCCESS, None
         try:
             message = received(decode_message(request.command.body), "", self._client.config.namespace)
-            await self._on_messages([message])
+            await consume(self._on_messages, [message])
         except ConsumeLaterError as exc:
             result, remark = CMResult.CR_LATER, str(exc)
         except Exception as exc:  # noqa: BLE001 - it is reported to the requesting tool

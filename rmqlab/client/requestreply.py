@@ -19,7 +19,8 @@ from rmqlab.client.errors import ClientError, RefusedError
 from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.outgoing import REPLY
-from rmqlab.client.producer import Producer, SelectQueue
+from rmqlab.client.producer import Producer
+from rmqlab.client.sendarguments import SelectQueue
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.message import (
     PROPERTY_CLUSTER,

@@ -5,10 +5,12 @@
 
 from collections.abc import Callable, Sequence
 
+from rmqlab.client.errors import RefusedError
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.runtime.valuetypes import MOST_WAIT, TimeLimit, check_value
 
-To = MessageQueue | Callable[[Sequence[MessageQueue]], MessageQueue]
+SelectQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
+To = MessageQueue | SelectQueue
 
 
 def send_limit(timeout: float | None, to: To | None, default: float) -> float:
@@ -36,3 +38,18 @@ def chosen_queue(to: To, queues: Sequence[MessageQueue]) -> MessageQueue:
     if chosen.__class__ is not MessageQueue:
         check_value("to(queues)", chosen, MessageQueue)
     return chosen
+
+
+def refusing(to: SelectQueue) -> SelectQueue:
+    """Return the function, with RefusedError for what it raises.
+
+    No caller waits for it.
+    """
+
+    def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
+        try:
+            return chosen_queue(to, queues)
+        except Exception as exc:
+            raise RefusedError(f"not sent: the choice of a queue failed: {exc!r}") from exc
+
+    return choose

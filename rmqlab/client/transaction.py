@@ -33,7 +33,7 @@ from rmqlab.remoting.message import (
     parse_offset_message_id,
 )
 from rmqlab.runtime.dispatch import Request
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import check_value, checked
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,15 @@ class TransactionResult:
     """The state sent to the broker."""
 
 
+def _state(function: str, returned: TransactionState) -> TransactionState:
+    """Return what a function of the application returned.
+
+    TypeError for anything but a TransactionState.
+    """
+    check_value(f"{function}(...)", returned, TransactionState)
+    return returned
+
+
 class TransactionProducer(Producer):
     """A producer of transactional messages."""
 
@@ -110,7 +119,8 @@ class TransactionProducer(Producer):
 
         Errors as `send`: then the work was not begun.
 
-        If the work raises, the broker gets the state unknown, and the error propagates. A half message whose flush or
+        If the work raises, or returns no TransactionState, the broker gets the state unknown, and the error propagates;
+        so it is with `check`, whose error is logged. A half message whose flush or
         copy timed out is rolled back, and its work not begun. A delay level is removed, as in Java.
         """
         half = attrs.evolve(
@@ -123,7 +133,7 @@ class TransactionProducer(Producer):
         try:
             if sent.status is SendStatus.SEND_OK:
                 state = TransactionState.UNKNOWN
-                state = await work(message, sent.message_id)
+                state = _state("work", await work(message, sent.message_id))
         finally:
             await self._end(half, sent, state)
         return TransactionResult(sent=sent, state=state)
@@ -172,7 +182,7 @@ class TransactionProducer(Producer):
             return
         self._being_checked.add(message.message_id)
         try:
-            state = await self._check(message)
+            state = _state("check", await self._check(message))
         except Exception:
             log.exception("the check of transaction %s failed; the broker will check again", message.message_id)
             state = TransactionState.UNKNOWN

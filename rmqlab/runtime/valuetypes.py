@@ -39,6 +39,8 @@ TimeLimit: TypeAlias = Annotated[
     float, Range(lambda value: 0 < value <= MOST_WAIT, "a number of seconds above 0, at most 10**9")
 ]
 """As Seconds, for requests: none can be served within 0 seconds."""
+Offset: TypeAlias = Annotated[int, Range(lambda value: 0 <= value < 2**63, "an offset from 0 to 2^63 - 1")]
+"""A place in a queue."""
 
 _PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
 _WORDS: Mapping[Any, str] = {

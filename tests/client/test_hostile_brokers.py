@@ -23,6 +23,8 @@ from rmqlab.client.push import PushConsumer
 from rmqlab.client.replies import LONGEST_REMARK
 from rmqlab.client.requestreply import request
 from rmqlab.client.transaction import MAX_CHECKS, TransactionProducer, TransactionState
+from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import LockBatchResponseBody, MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request as command_of
@@ -323,3 +325,38 @@ async def test_a_request_to_a_silent_server_ends_in_time(world: "World", client:
     world.name_server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: Reply(9999, remark="nonsense")
     with pytest.raises(RefusedError, match=f"{world.name_server.address} returned code 9999: nonsense"):
         await request(producer, Message(topic="orders", body=b"x"), timeout=1)
+
+
+@pytest.mark.parametrize("ids", [[], ["x"] * (broker_api.MAX_MEMBERS + 1)])
+async def test_an_invalid_list_of_members_moves_no_queue(
+    world: "World", client: Client, nursery: trio.Nursery, ids: list[str]
+) -> None:
+    """A hash ring of 700,000 members held up the client for a minute."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    consumer, application = await start(nursery, client)
+    body = GetConsumerListByGroupResponseBody(consumer_id_list=ids).encode()
+    broker.handlers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda _: Reply(body=body)
+    before = len(broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+    consumer.rebalance_soon()
+    await world.until(lambda: len(broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > before + 1)
+    assert [queue.queue_id for queue in consumer.held_queues if queue.topic == "orders"] == [0, 1]
+    failures = application.events_of("rebalance_failed")
+    assert [str(broker_api.MAX_MEMBERS) in failure["error"] for failure in failures] == [True] * len(failures)
+    assert bool(failures) is bool(ids)
+
+
+async def test_a_reset_to_a_negative_offset_is_ignored(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """It was committed: no member of the group could begin with that queue again."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"a")
+    _, application = await start(nursery, client)
+    await world.until(lambda: len(application.got) == 1)
+    (channel,) = broker.server.channels
+    fields = {"topic": "orders", "group": "cg", "timestamp": "0", "isForce": "true"}
+    body = ResetOffsetBody(offset_table={QUEUE: -5}).encode()
+    channel.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body, oneway=True))
+    broker.put("orders", 0, b"b")
+    await world.until(lambda: len(application.got) == 2)
+    assert broker.offsets["cg", "orders", 0] >= 0

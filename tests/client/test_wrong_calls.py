@@ -134,11 +134,11 @@ async def test_a_wrong_argument_of_another_call_is_named(client: Client) -> None
     calls: list[tuple[Any, str]] = [
         (lambda: producer.send_batch(broken(None)), "messages = None: expected a list"),
         (lambda: pulls.pull(broken("q"), 0), "queue = 'q': expected a MessageQueue"),
-        (lambda: pulls.pull(unknown, broken("0")), "offset = '0': expected a whole number"),
+        (lambda: pulls.pull(unknown, broken("0")), "offset = '0': expected an offset"),
         (lambda: polls.poll(broken("1")), "timeout = '1': expected a number of seconds"),
         (lambda: admin.create_topic(broken(None), TopicConfig(topic_name="t")), "address = None: expected a text"),
         (lambda: admin.update_broker_config("a:1", broken({"k": True})), "changes = .*: expected a mapping of texts"),
-        (lambda: groups.commit_offset("g", unknown, broken(1.5)), "offset = 1.5: expected a whole number"),
+        (lambda: groups.commit_offset("g", unknown, broken(1.5)), "offset = 1.5: expected an offset"),
         (lambda: query_by_key(client, "t", broken(5)), "key = 5: expected a text"),
     ]
     for call, said in calls:
