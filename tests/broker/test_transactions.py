@@ -88,7 +88,10 @@ async def test_a_half_message_is_left_alone_for_six_seconds_and_so_is_what_follo
 
 
 async def test_a_clock_that_is_set_back_delays_the_check_until_it_reaches_the_store_time(producer: Producer) -> None:
-    """TransactionalMessageServiceImpl.check. A check before would count, and the 16th gives the message up."""
+    """TransactionalMessageServiceImpl.check.
+
+    A check before would count, and the 16th gives the message up.
+    """
     producer.send()
     assert await producer.after(-600) == []
     assert await producer.after(540) == []
