@@ -60,14 +60,17 @@ class CheckLimits:
     reserved_time: int
 
 
-def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAction:
+def check_action(half: StoredMessage, limits: CheckLimits, now: int, began: int) -> CheckAction:
     """Decide by age and by the number of checks (store-ha#72).
 
-    An age below 0 comes from another clock: check.
+    An age below 0 comes from another clock: check. But a message that was stored after the round `began` waits: if the
+    broker's clock was set back, until it has reached that time again (TransactionalMessageServiceImpl.check).
     """
     age = now - half.born_timestamp
     if _is_checked_out(half, limits.check_max) or age > limits.reserved_time:
         return CheckAction.DISCARD
+    if half.store_timestamp >= began:
+        return CheckAction.WAIT
     if PROPERTY_CHECK_IMMUNITY_TIME in half.properties:
         return CheckAction.POSTPONE if age < _immunity_millis(half, limits) else CheckAction.CHECK
     return CheckAction.WAIT if 0 <= age < limits.timeout else CheckAction.CHECK

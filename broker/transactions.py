@@ -52,6 +52,8 @@ class TransactionCheck:
     """Checks the half messages of one master."""
 
     broker: Broker
+    _began: int = attrs.field(default=0, init=False)
+    """Begin of this round, in ms of wall time."""
     _turn: int = attrs.field(default=0, init=False)
     """Round-robin position among the producers of a group."""
     _postponed: set[int] = attrs.field(factory=set, init=False)
@@ -76,7 +78,8 @@ class TransactionCheck:
         """
         broker = self.broker
         self._make_topic(names.HALF_TOPIC)
-        began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
+        began = self._began = broker.now_millis()
+        end = broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
         self._is_at_end_of_ops = False
@@ -185,7 +188,7 @@ class TransactionCheck:
             check_max=config.transaction_check_max,
             reserved_time=broker.store.config.file_reserved_time * MILLIS_PER_HOUR,
         )
-        match check_action(half, limits, broker.now_millis()):
+        match check_action(half, limits, broker.now_millis(), self._began):
             case CheckAction.WAIT:
                 return False
             case CheckAction.POSTPONE:

@@ -28,6 +28,7 @@ from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
 from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
+from rmqlab.store.queueends import save_queue_ends
 from rmqlab.store.queues import Queues
 from rmqlab.store.results import GetResult, PutResult, QueryResult
 from rmqlab.store.timesearch import offset_by_time
@@ -186,6 +187,7 @@ class MessageStore:
             self.flushed(job)
         is_whole = self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.flusher.is_index_unsafe
         if is_whole and not self.cleaner.is_disk_full:
+            save_queue_ends(self.config.store_path_root_dir, self.queues)
             self._abort.remove()
 
     def _release(self) -> None:
@@ -350,10 +352,8 @@ class MessageStore:
     def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
         """Enter received records in queues and index; return the bytes done.
 
-        OSError: no room.
-
         With `max_bytes`, call it until it returns 0: of a bulk, the index is entered last (see `Dispatcher.step`), and
-        only if it `may`.
+        only if it `may`. OSError: no room.
         """
         done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes, may_index=may_index)
         if done and self.is_slave:

@@ -90,7 +90,7 @@ class Queues:
     def dispatch_from(self, log_min: int, log_end: int) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
-        This is the end of the last record in any queue, or in a damaged queue. One whose next record may have expired
+        This is the end of the last record in any queue, or in a damaged queue, which may have lost all entries. One whose next record may have expired
         gets no entries of the log as it is: they would get wrong offsets.
         """
         start = self.max_physical
@@ -99,7 +99,7 @@ class Queues:
                 known = queue.max_physical if queue.max_offset else log_min
                 is_rebuilt = known >= log_min
                 logger.warning(
-                    "%s: entries from %d on are damaged: they are %s",
+                    "%s: entries from %d on are damaged or missing: they are %s",
                     queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
                 )  # fmt: skip
                 if is_rebuilt:

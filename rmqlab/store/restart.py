@@ -15,6 +15,7 @@ from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
+from rmqlab.store.queueends import find_missing_entries
 from rmqlab.store.queues import EnteredOffsets, Queues
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ def restart(
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if not crashed:
+        find_missing_entries(config.store_path_root_dir, queues, walk.end)
         index_from = queues.max_physical
         return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
     return Restart(

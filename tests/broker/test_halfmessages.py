@@ -79,7 +79,7 @@ def half_message(**properties: str) -> StoredMessage:
 )
 def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: CheckAction) -> None:
     """store-ha#72: checked after 6 s or its own time, at most 15 times and 72 h."""
-    assert check_action(half_message(**properties), LIMITS, BORN + age) is verdict
+    assert check_action(half_message(**properties), LIMITS, BORN + age, BORN + 3) is verdict
 
 
 @pytest.mark.parametrize(("times", "verdict"), [(None, CheckAction.CHECK), ("0", CheckAction.DISCARD)])
@@ -88,7 +88,23 @@ def test_a_message_without_a_count_is_checked_once_even_if_no_check_is_allowed(
 ) -> None:
     """TransactionalMessageServiceImpl.needDiscard compares only a count that exists."""
     half = half_message(**({} if times is None else {PROPERTY_TRANSACTION_CHECK_TIMES: times}))
-    assert check_action(half, attrs.evolve(LIMITS, check_max=0), BORN + 6000) is verdict
+    assert check_action(half, attrs.evolve(LIMITS, check_max=0), BORN + 6000, BORN + 6000) is verdict
+
+
+@pytest.mark.parametrize(
+    ("properties", "began", "verdict"),
+    [
+        ({}, BORN + 2, CheckAction.WAIT),
+        ({}, BORN + 3, CheckAction.CHECK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, BORN + 2, CheckAction.WAIT),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "15"}, BORN + 2, CheckAction.DISCARD),
+    ],
+)
+def test_a_message_stored_after_the_round_began_waits(
+    properties: dict[str, str], began: int, verdict: CheckAction
+) -> None:
+    """TransactionalMessageServiceImpl.check: "Fresh stored"."""
+    assert check_action(half_message(**properties), LIMITS, BORN - 1, began) is verdict
 
 
 def test_a_committed_message_is_the_half_message_elsewhere() -> None:

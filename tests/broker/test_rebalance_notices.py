@@ -34,9 +34,44 @@ def notices(peers: list[ScriptedPeer]) -> int:
 
 def test_a_small_group_is_notified_at_once(turns: Turns) -> None:
     group, peers = group_of(SMALL_GROUP)
-    RebalanceNotices(turns.append).send(group)
-    assert not turns
-    assert {len(peer.asked) for peer in peers} == {1}
+    sender = RebalanceNotices(turns.append)
+    for number in (1, 2):
+        sender.send(group)
+        assert {len(peer.asked) for peer in peers} == {number}
+        turns.pop()()
+        assert not turns
+
+
+def test_changes_of_a_small_group_in_one_turn_share_two_rounds(turns: Turns) -> None:
+    """Any client causes a notice to all members with each request 35."""
+    sender = RebalanceNotices(turns.append)
+    group, peers = group_of(SMALL_GROUP)
+    for _ in range(500):
+        sender.send(group)
+    while turns:
+        turns.pop(0)()
+    assert {len(peer.asked) for peer in peers} == {2}
+
+
+@pytest.mark.parametrize("count", [SMALL_GROUP, SMALL_GROUP + 1])
+def test_a_member_that_does_not_read_gets_one_notice_of_a_group_when_it_does(turns: Turns, count: int) -> None:
+    sender = RebalanceNotices(turns.append)
+    group, peers = group_of(count)
+    slow = peers[0]
+    slow.is_congested = True
+    for _ in range(5):
+        sender.send(group)
+        while turns:
+            turns.pop(0)()
+    assert [len(peer.asked) for peer in peers] == [0] + [5] * (count - 1)
+    slow.is_congested = False
+    (drained,) = slow.drained
+    drained()
+    assert [command.ext_fields for command in slow.asked] == [{"consumerGroup": "G"}]
+    sender.send(group)
+    while turns:
+        turns.pop(0)()
+    assert len(slow.asked) == 2
 
 
 def test_a_large_group_is_notified_in_portions_and_changes_share_a_round(turns: Turns) -> None:

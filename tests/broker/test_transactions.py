@@ -87,6 +87,18 @@ async def test_a_half_message_is_left_alone_for_six_seconds_and_so_is_what_follo
     assert producer.progress() == (2, 1)
 
 
+async def test_a_clock_that_is_set_back_delays_the_check_until_it_reaches_the_store_time(producer: Producer) -> None:
+    """TransactionalMessageServiceImpl.check.
+
+    A check before would count, and the 16th gives the message up.
+    """
+    producer.send()
+    assert await producer.after(-600) == []
+    assert await producer.after(540) == []
+    assert producer.progress() == (None, None)
+    assert len(await producer.after(120)) == 1
+
+
 async def test_a_producer_is_asked_fifteen_times_then_the_message_is_given_up(producer: Producer) -> None:
     """store-ha#72, broker-requests#51."""
     producer.send()

@@ -4,6 +4,7 @@ The group has one member, so it needs no network.
 """
 
 import mmap
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -157,6 +158,22 @@ def test_a_restart_serves_the_same_messages(open_member: Open, *, is_clean: bool
     assert [again.store.max_queue_offset("orders", queue) for queue in range(3)] == [ends[0] + 1, *ends[1:]]
     assert bodies(again)[:200] == [b"%d" % number + bytes(900) for number in range(200)]
     assert not list(again.store.queues.stuck)
+
+
+def test_a_queue_that_is_lost_after_a_clean_stop_is_made_again(open_member: Open) -> None:
+    member = open_member("member")
+    member.lead()
+    for number in range(3):
+        member.put(b"%d" % number)
+    member.put(b"last", topic="pay")
+    entries = member.store.queue_entries("orders", 0, 0, 3)
+    assert len(entries) == 3
+    member.store.close()
+    shutil.rmtree(member.root / "consumequeue" / "orders")
+    member = open_member("member")
+    assert member.store.queue_entries("orders", 0, 0, 3) == entries
+    member.lead()
+    assert member.put(b"next").queue_offset == 3
 
 
 def test_the_last_record_is_dropped_if_only_its_entrys_header_is_whole(open_member: Open) -> None:

@@ -1,0 +1,176 @@
+"""Queues that lost entries after a clean stop are made again from the log."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqlab.store.consumequeue import PRE_BLANK_SIZE
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.queueends import ENDS_FILE
+from rmqlab.store.testing import ManualClock, new_message, small_config
+
+COUNT = 70  # of each queue: two files
+Entries = dict[tuple[str, int], list[tuple[int, int, int]]]
+
+
+def opened(root: Path) -> MessageStore:
+    return MessageStore.open(small_config(root), now_millis=ManualClock(step=1))
+
+
+def entered(store: MessageStore) -> Entries:
+    return {
+        (topic, queue_id): [
+            entry
+            for at in range(store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id))
+            for entry in store.queue_entries(topic, queue_id, at, 1)
+        ]
+        for topic, queue_id in store.topics_queues()
+    }
+
+
+@pytest.fixture
+def root(quick_path: Path) -> Path:
+    """A store with three queues, of which the last one has the last record."""
+    store = opened(quick_path / "store")
+    for _ in range(COUNT):
+        for topic, queue_id in (("orders", 0), ("orders", 1), ("pay", 0)):
+            store.put(new_message(topic=topic, queue_id=queue_id))
+    store.close()
+    return quick_path / "store"
+
+
+def lose_queue(queue: Path) -> None:
+    shutil.rmtree(queue)
+
+
+def lose_topic(queue: Path) -> None:
+    shutil.rmtree(queue.parent)
+
+
+def lose_last_file(queue: Path) -> None:
+    max(queue.iterdir()).unlink()
+
+
+def zero_all(queue: Path) -> None:
+    for path in queue.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+def zero_tail(queue: Path) -> None:
+    path = max(queue.iterdir())
+    path.write_bytes(path.read_bytes()[: 3 * 20].ljust(path.stat().st_size, b"\0"))
+
+
+LOSSES = [lose_queue, lose_topic, lose_last_file, zero_all, zero_tail]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
+def test_lost_entries_are_made_again(
+    root: Path, lose: Callable[[Path], None], queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """4.9.8 gives the queue offsets of the lost entries to new messages."""
+    store = opened(root)
+    whole = entered(store)
+    store.close()
+    lose(root / "consumequeue" / queue)
+    store = opened(root)
+    assert entered(store) == whole
+    assert f"{root / 'consumequeue' / queue}: entries from" in caplog.text
+    topic, queue_id = queue.split("/")
+    assert store.put(new_message(topic=topic, queue_id=int(queue_id))).queue_offset == COUNT
+    store.close()
+    caplog.clear()
+    opened(root).close()
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("lose", [lose_queue, lose_topic, lose_last_file, zero_tail])
+def test_a_log_that_lost_its_first_file_has_the_other_entries(root: Path, lose: Callable[[Path], None]) -> None:
+    store = opened(root)
+    for _ in range(600):
+        store.put(new_message(bytes(200)))
+    store.put(new_message(topic="pay"))
+    store.close()
+    min((root / "commitlog").iterdir()).unlink()
+    store = opened(root)
+    whole = entered(store)["orders", 0]
+    store.close()
+    lose(root / "consumequeue" / "orders" / "0")
+    store = opened(root)
+    found = [entry for entry in entered(store)["orders", 0] if entry[1] != PRE_BLANK_SIZE]
+    assert found == whole[-len(found) :]
+    assert len(found) >= 300
+    assert store.put(new_message()).queue_offset == COUNT + 600
+    store.close()
+
+
+def test_queues_of_a_deleted_topic_stay_deleted(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = opened(root)
+    store.delete_topic("orders")
+    store.close()
+    store = opened(root)
+    assert entered(store).keys() == {("pay", 0)}
+    assert not caplog.text
+    store.close()
+
+
+def test_entries_beyond_a_damaged_log_are_not_missed(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Their records are lost, which has a line of its own."""
+    log = min((root / "commitlog").iterdir())
+    raw = log.read_bytes()
+    log.write_bytes(raw[:5000].ljust(len(raw), b"\0"))
+    store = opened(root)
+    assert 0 < store.max_queue_offset("orders", 0) < COUNT
+    assert "is cut at" in caplog.text
+    assert "damaged or missing" not in caplog.text
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b'{"orders":{"x":[1,2]}}',
+        b'{"orders":{"0":[1]}}',
+        b'{"orders":{"0":["1",2]}}',
+        b'{"orders":{"0":[1.5,2]}}',
+    ],
+)
+def test_an_invalid_file_is_named_and_not_used(root: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    (root / ENDS_FILE).write_bytes(content)
+    store = opened(root)
+    assert store.max_queue_offset("orders", 0) == COUNT
+    assert f"{root / ENDS_FILE} is not used: " in caplog.text
+    store.close()
+
+
+@pytest.mark.parametrize("end", [-1, COUNT, 2**63, 10**40])
+@pytest.mark.parametrize("physical", [-1, 0, 2**63, -(10**40)])
+@pytest.mark.parametrize("topic", ["orders", "../x", "a/b", "", "new", "\0", "\ud800" * 300])
+def test_foreign_ends_change_no_queue(root: Path, topic: str, end: int, physical: int) -> None:
+    store = opened(root)
+    whole = entered(store)
+    store.close()
+    (root / ENDS_FILE).write_bytes(json.dumps({topic: {0: [end, physical], -(2**70): [end, physical]}}).encode())
+    store = opened(root)
+    found = entered(store)
+    assert {key: entries for key, entries in found.items() if entries} == whole
+    assert not [path for path in root.parent.rglob("*") if path.name in ("x", "b", "new")]
+    store.close()
+
+
+def test_a_store_that_cannot_write_the_file_stops_in_good_order(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = opened(root)
+    (root / ENDS_FILE).unlink()
+    (root / ENDS_FILE).mkdir()
+    store.close()
+    assert not (root / "abort").exists()
+    assert f"{root / ENDS_FILE} is not written" in caplog.text
