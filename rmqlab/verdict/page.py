@@ -112,15 +112,16 @@ that are neither zero nor the begin of a record: no broker writes them.
 
 ### Warnings about files
 
-Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its
-node lost power); topics and groups that a master and its slave configure differently although both tables have the
-same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
-with such a key, with empty hash slots, with another number of entries, other messages or other times than its head states, or with a name
-that is no time or not in the order of its messages; a missing table that the broker certainly wrote, if it always
-stopped in good order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that
-stopped in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as
-well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later
-time than the last record of a whole log; log files of different sizes, or with other names than offsets.
+Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
+lost power); topics and groups that a master and its slave configure differently although both tables have the same
+version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
+such a key, with empty hash slots, with another number of entries, other messages or other times than its head states,
+or with a name that is no time or not in the order of its messages; a missing table that the broker certainly wrote, if
+it always stopped in good order; log files that two nodes share by links. In a run without faults, also: the file
+`abort` of a broker that stopped in good order (a full or failing disk, or records without queue entries as after a
+divergence, leave it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good
+order, or with a later time than the last record of a whole log; log files of different sizes, or with other names than
+offsets.
 
 A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
