@@ -94,7 +94,10 @@ def remove_kind(path: Path, kind: str) -> int:
 
 
 def rewrite(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Replace all entries of a file, as if its process had written them: last entries get their checksum."""
+    """Replace all entries of a file.
+
+    Last entries get the checksum that their process would have written.
+    """
     content, crc = bytearray(), 0
     for one in entries:
         crc = 0 if one["kind"] == OPENED else crc
@@ -106,7 +109,10 @@ def rewrite(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
 
 
 def overwrite_entry(path: Path, placed: PlacedEntry, members: Mapping[str, Any]) -> None:
-    """Replace the bytes of an entry. The rest of the file, with its checksum, stays as it is."""
+    """Replace the bytes of an entry.
+
+    The rest of the file, with its checksum, stays as it is.
+    """
     content = path.read_bytes()
     path.write_bytes(content[: placed.start] + msgpack.packb(members) + content[placed.end :])
 

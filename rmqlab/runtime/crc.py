@@ -13,7 +13,10 @@ _READ_BYTES: Final = 2**20
 
 
 def crc_of_range(file: int, begin: int, end: int) -> int:
-    """Return the CRC-32 of a range of an open file, up to its first hole. Raises OSError if it cannot be read."""
+    """Return the CRC-32 of a range of an open file, up to its first hole.
+
+    Raises OSError if it cannot be read.
+    """
     crc = 0
     while begin < end and not _is_hole(file, begin):
         data = os.pread(file, min(_READ_BYTES, end - begin), begin)
@@ -32,7 +35,7 @@ def _is_hole(file: int, at: int) -> bool:
 
 
 def joined_crc(first: int, second: int, size: int) -> int:
-    """Return the CRC-32 of bytes whose two parts have these, the second of `size` bytes.
+    """Return the CRC-32 of two parts together, the second of `size` bytes.
 
     Like crc32_combine of zlib: the first, times x to the power of the second part's bits.
     """

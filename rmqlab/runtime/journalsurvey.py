@@ -33,7 +33,7 @@ class Break:
 
 @attrs.define(kw_only=True)
 class Stretch:
-    """Bytes of a journal: from one `journal_opened` or last entry of a process to the next."""
+    """Bytes of a journal between entries that open or close it."""
 
     begin: int
     size: int = 0
@@ -119,7 +119,10 @@ class JournalSurvey:
             self.stretches.append(stretch)
 
     def add_checksums(self, file: int, end: int) -> None:
-        """Compute the checksums of all stretches of a range, which ends at a place of the file."""
+        """Compute the checksums of all stretches of a range.
+
+        It ends at a place of the file.
+        """
         if not self.stretches or self.stretches[0].begin > self.begin:
             self.stretches.insert(0, Stretch(begin=self.begin))
         for one, after in zip(self.stretches, [*(one.begin for one in self.stretches[1:]), end], strict=True):
@@ -128,7 +131,7 @@ class JournalSurvey:
 
     @property
     def is_altered(self) -> bool:
-        """True if a process stated another checksum of what it wrote than the file has."""
+        """True if a process stated another checksum than the file has."""
         crc, is_opened = 0, False
         for one in self.stretches[:MOST_NOTED]:
             if is_opened and one.sealed is not None and one.sealed != crc:
@@ -198,7 +201,10 @@ class JournalSurvey:
             self._widen(part.earliest, part.latest)
 
     def _continue_stretch(self, next_one: Stretch) -> None:
-        """Add the next stretch. One that begins with the range continues the last of the range before."""
+        """Add the next stretch.
+
+        One that begins with the range continues the last of the range before.
+        """
         if not self.stretches or next_one.is_opened or next_one.sealed is not None:
             self._note_stretch(attrs.evolve(next_one))
         elif len(self.stretches) <= MOST_NOTED:
@@ -271,7 +277,10 @@ def _surveyed(path: Path, survey: JournalSurvey) -> Iterator[JournalEntry]:
 
 
 def survey_range(file: int, survey: JournalSurvey, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield what `scan_journal` finds from the survey's begin on, and add it to the survey."""
+    """Yield what `scan_journal` finds, and add it to the survey.
+
+    The range begins where the survey begins.
+    """
     for found in scan_journal(file, survey.begin, end):
         survey.add(found)
         yield found

@@ -84,7 +84,7 @@ def odd_index_names(root: Path) -> Iterator[str]:
 
 
 def _is_end_of_summer_time(before: str, one: _Head, name: str, other: _Head) -> bool:
-    """Return True if a file got an earlier name than the one before it because summer time ended.
+    """Return True if a file has an earlier name because summer time ended.
 
     `before` is the later file: the difference of its name and the time of its first message is smaller.
     """
@@ -190,7 +190,7 @@ def _miscounted(path: Path, head: _Head, entries_at: int, most: int, records: "_
 
 
 def _misstated(path: Path, head: _Head, entries_at: int, most: int, records: "_Records") -> Iterator[str]:
-    """Yield a line if the head does not state the first and last message of the entries, and their times.
+    """Yield a line if the head states other messages or times than the entries.
 
     Queries leave out a file whose times are not those asked for. After a broker cut records off its log, the head
     states the new end of the log, and the time of the last message in whole seconds.
@@ -263,7 +263,10 @@ class _Records:
         return bool(self._files) and offset >= self._files[-1][0] + self._files[-1][1]
 
     def stored_at(self, offset: int) -> int | None:
-        """Return the store time of the record at a commit log offset, in ms; None without a readable record."""
+        """Return the store time of the record at an offset, in ms.
+
+        None without a readable record.
+        """
         for begin, size, path in self._files:
             if begin <= offset < begin + size and (record := _record(self._opened(path), offset - begin)):
                 return record.store_timestamp if record.physical_offset == offset else None

@@ -207,7 +207,7 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _is_altered(survey: JournalSurvey | None) -> bool:
-    """Return True if a journal has other bytes than its process wrote, and all of its entries."""
+    """Return True if a journal has all entries, but other bytes than were written."""
     return survey is not None and survey.is_altered and not (survey.torn_bytes or survey.breaks)
 
 

@@ -24,7 +24,10 @@ def read_settings(directory: Path, node: str) -> Settings | None:
 
 
 def why_no_index(settings: Settings | None) -> str:
-    """Return why a broker enters no keys in an index; empty if it does, or if its settings are unknown."""
+    """Return why a broker keeps no index.
+
+    Empty if it keeps one, or if its settings are unknown.
+    """
     is_off = settings is not None and settings.get("message_index_enable") is False
     return "its setting messageIndexEnable is false" if is_off else ""
 

@@ -118,7 +118,7 @@ def test_ranges_say_together_what_the_file_says(path: pathlib.Path) -> None:
 
 
 def restarted(path: pathlib.Path) -> None:
-    """Write a journal of a process that started three times; the second start was killed."""
+    """Write a journal of three starts, of which the second was killed."""
     for start in range(3):
         writer = JournalWriter(path)
         writer.begin(opened(start, "produce-1", "a1"))
