@@ -21,6 +21,7 @@ from rmqlab.store.irregularfiles import why_unreadable
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.nodesettings import Settings, why_no_index
 
 _INDEX_HEAD = struct.Struct(">16xqq")
 _LOST = "the node lost power, or its store"
@@ -31,14 +32,16 @@ _SETTLED = 30_000
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.STORE_FILES`."""
     for store in stores.nodes.values():
-        yield _judge_index(store, history)
+        yield _judge_index(store, history, stores.settings.get(store.node))
         yield _judge_topics(store, history)
         yield _judge_offsets(store, history, stores)
         yield _judge_delays(store, history, stores)
 
 
-def _judge_index(store: NodeStore, history: History) -> Finding:
+def _judge_index(store: NodeStore, history: History, settings: Settings | None) -> Finding:
     metric = f"unindexed {store.node}"
+    if why := why_no_index(settings):
+        return unknown(metric, MESSAGES, why)
     ends = list(history.of_node(store.node, "node_killed", "node_crashed", "power_lost", "store_wiped"))
     if ends or not ended_in_good_order(store.node, history):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")

@@ -1,6 +1,6 @@
 """Violations in which intact files contradict each other."""
 
-from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, remove, remove_kind, rewrite
+from rmqlab.cluster.plant.journalfile import PlacedEntry, overwrite_entry, placed_entries, remove, remove_kind, rewrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import (
     RunCopy,
@@ -163,6 +163,17 @@ def remove_samples(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(copy.edit(nodes[0], path, None, f"{removed} log_sampled removed"),))
 
 
+def change_entry(copy: RunCopy, nodes: Nodes) -> Change:
+    """Change a time of an entry by a millisecond."""
+    path = copy.journal(nodes[0])
+    entries = placed_entries(path)
+    if "crc" not in entries[-1].fields:
+        raise NothingToPlantError(f"the journal of {nodes[0]} has no checksum")
+    placed = copy.choose(entries[1:-1], f"entry in the journal of {nodes[0]}")
+    overwrite_entry(path, placed, placed.changed({}, later_by=1))
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, f"{placed.kind}: the time raised by 1 ms"),))
+
+
 def erase_producer(copy: RunCopy, nodes: Nodes) -> Change:
     """Remove a producer's journal, and all entries about it."""
     own, supervisors = copy.journal(nodes[0]), copy.journal(SUPERVISOR)
@@ -266,6 +277,13 @@ CONTRADICTIONS = (
         does="the entries of a journal have lost their numbers",
         where=any_process,
         change=remove_numbers,
+        expects=(GAP,),
+    ),
+    Kind(
+        name="entry-changed",
+        does="an entry of a closed journal has another time than its process wrote",
+        where=any_process,
+        change=change_entry,
         expects=(GAP,),
     ),
     Kind(

@@ -3,6 +3,7 @@
 Entries are handled as the maps that the file holds, so that all members stay as they were written.
 """
 
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import attrs
 import msgpack
 
+from rmqlab.runtime.journal import OPENED, SEALS
 from rmqlab.runtime.regularfile import read_regular
 
 _MOST_BYTES: Final = 2**34
@@ -92,8 +94,27 @@ def remove_kind(path: Path, kind: str) -> int:
 
 
 def rewrite(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Replace all entries of a file."""
-    path.write_bytes(b"".join(map(msgpack.packb, entries)))
+    """Replace all entries of a file.
+
+    Last entries get the checksum that their process would have written.
+    """
+    content, crc = bytearray(), 0
+    for one in entries:
+        crc = 0 if one["kind"] == OPENED else crc
+        sealed = one["kind"] in SEALS and "crc" in one["fields"]
+        packed = msgpack.packb({**one, "fields": {**one["fields"], "crc": crc}} if sealed else one)
+        crc = zlib.crc32(packed, crc)
+        content += packed
+    path.write_bytes(content)
+
+
+def overwrite_entry(path: Path, placed: PlacedEntry, members: Mapping[str, Any]) -> None:
+    """Replace the bytes of an entry.
+
+    The rest of the file, with its checksum, stays as it is.
+    """
+    content = path.read_bytes()
+    path.write_bytes(content[: placed.start] + msgpack.packb(members) + content[placed.end :])
 
 
 def repeat(path: Path, placed: PlacedEntry) -> None:

@@ -19,6 +19,10 @@ _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _INDEX_HEAD = 40
 """Bytes of the head of an index file."""
+_LAST_TIME = struct.Struct(">8xq")
+"""The second number of that head."""
+_EARLIER = 60_000
+"""Milliseconds."""
 _COUNT = struct.Struct(">i")
 """The last number of that head."""
 _FEWEST = 8
@@ -187,6 +191,16 @@ def lower_index_count(copy: RunCopy, nodes: Nodes) -> Change:
     )
 
 
+def lower_index_time(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let the head of an index file state a time of its last message a minute earlier."""
+    path, _ = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
+    content = bytearray(path.read_bytes())
+    (millis,) = _LAST_TIME.unpack_from(content)
+    struct.pack_into(">q", content, 8, millis - _EARLIER)
+    path.write_bytes(content)
+    return copy.change(nodes, [], [copy.edit(nodes[0], path, 8, f"{millis} set to {millis - _EARLIER}")])
+
+
 def rename_index(copy: RunCopy, nodes: Nodes) -> Change:
     """Give an index file a name that no broker gives."""
     path, _ = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
@@ -289,6 +303,13 @@ QUEUES = (
         does="the head of an index file states half of its entries",
         where=any_broker,
         change=lower_index_count,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-time-lowered",
+        does="the head of an index file has an earlier time of its last message",
+        where=any_broker,
+        change=lower_index_time,
         expects=(WARNING,),
     ),
     Kind(

@@ -38,7 +38,7 @@ from rmqlab.pipeline.options import (
 from rmqlab.pipeline.sourcepaths import AnyPath, find_all, local_file
 from rmqlab.runtime.journal import JournalEntry, Torn
 from rmqlab.runtime.journal_schema import EVENT_TYPES
-from rmqlab.runtime.journalsurvey import JournalSurvey
+from rmqlab.runtime.journalsurvey import JournalSurvey, survey_range
 
 NAME = "rmqlab-journal"
 TORN_KIND = "journal_torn"
@@ -191,9 +191,8 @@ def read_together(
 def _surveyed(part: JournalRange) -> Iterator[tuple[int, JournalEntry]]:
     """Yield the rows of a range, and its survey as the last one."""
     survey = JournalSurvey(process=part.process, size=Path(part.path).stat().st_size, begin=part.start)
-    for one in read_range(part):
-        survey.add(one)
-        yield _row(one)
+    with Path(part.path).open("rb") as file:
+        yield from map(_row, survey_range(file.fileno(), survey, part.end))
     yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
 
 

@@ -7,7 +7,8 @@
 
 `seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
 A process writes `journal_opened` first, with the id of its run: a file of another run can be detected (since version
-4). A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected.
+4). A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected. It has the
+CRC-32 of all bytes since `journal_opened`: changed entries can be detected.
 `cluster.msgpack` is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
 `rmqlab.runtime.journal_schema` lists all kinds and their fields.
 
@@ -22,6 +23,7 @@ import logging
 import operator
 import os
 import re
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ import msgpack
 
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.journal_schema import invalid_field
+from rmqlab.runtime.journalwaste import LEAST_WASTE, LONGEST_ENTRY, MOST_ITEMS, Waste
 from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,9 @@ OPENED = "journal_opened"
 CLOSED = "journal_closed"
 """Kind of the last entry of a process that stopped regularly."""
 
+SEALS = frozenset({CLOSED, "cluster_stopped"})
+"""Kinds of last entries. Their field `crc` is the CRC-32 of all entries before them since `journal_opened`."""
+
 _HEAD_KEYS = re.compile(
     rb"\xa1v[\x00-\x7f]\xa2at(?:[\x00-\x7f\xe0-\xff]|[\xcc\xd0].|[\xcd\xd1]..|[\xce\xd2].{4}|[\xcf\xd3].{8})\xa4node",
     re.DOTALL,
@@ -67,15 +73,6 @@ _LATEST = 253_402_300_799_999
 READ_BYTES = 2**20
 _FIRST_READ_BYTES = 4 * 2**10
 """Bytes of the first read from a place on; each further one is twice as large, up to `READ_BYTES`."""
-_LONGEST_ENTRY = 16 * 2**20
-"""Maximum bytes of an entry that readers accept: 64 times the writers' limit. Longer maps are not entries."""
-_MOST_ITEMS = 2**20
-"""Maximum items of a map or list in an entry."""
-_FREE_WASTE = 64 * 2**20
-_LEAST_WASTE = 2**18
-"""Bytes that a false entry counts for, at least: nested lists that claim many items take long to parse."""
-_SHORT_ENTRY, _FEW_ITEMS = 4 * 2**10, 64
-"""The two maxima in a file of many false entries: see `_Waste`."""
 BROKEN = (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException)
 """Raised by `whole_entries` for bytes that are no entry."""
 
@@ -153,6 +150,8 @@ class JournalWriter:
     _file: int = attrs.field(init=False, default=-1)
     _seq: int = attrs.field(init=False, default=0)
     """Number of the latest entry. Dropped entries are numbered too: readers detect that they are missing."""
+    _crc: int = attrs.field(default=0, init=False)
+    """CRC-32 of the entries since `begin`, without dropped ones."""
     _pending: bytearray = attrs.field(factory=bytearray, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 
@@ -165,6 +164,7 @@ class JournalWriter:
 
         The file of a process that is killed has it, too.
         """
+        self._crc = 0
         self.append(first)
         self.flush()
 
@@ -173,7 +173,10 @@ class JournalWriter:
         self._seq += 1
         if len(self._pending) >= self.MAX_PENDING:
             return 0
+        if entry.kind in SEALS:
+            entry = attrs.evolve(entry, fields={**entry.fields, "crc": self._crc})
         packed = pack_entry(entry, self._seq)
+        self._crc = zlib.crc32(packed, self._crc)
         self._pending += packed
         return len(packed)
 
@@ -204,24 +207,6 @@ class JournalWriter:
             self._file = -1
 
 
-@attrs.define
-class _Waste:
-    """Counts the bytes that a scan has read for false entries.
-
-    Damaged bytes may look like the begin of a long entry every few bytes: without a limit a file of 1 MB costs a read
-    of 16 MB some 50,000 times.
-    """
-
-    begin: int
-    """Offset in bytes of the scan's begin."""
-    size: int = 0
-
-    def limits(self, at: int) -> tuple[int, int]:
-        """Return the maximum bytes of an entry at a place, and the maximum items in it."""
-        is_low = self.size <= _FREE_WASTE + 4 * (at - self.begin)
-        return (_LONGEST_ENTRY, _MOST_ITEMS) if is_low else (_SHORT_ENTRY, _FEW_ITEMS)
-
-
 def read_journal(path: Path) -> Iterator[JournalEntry]:
     """Yield the entries of one file, and skip other bytes.
 
@@ -239,7 +224,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
-    waste = _Waste(begin)
+    waste = Waste(begin)
     at = _next_entry(file, begin, end, waste) if begin else 0
     while at < end:
         for place, after, entry in _entries_from(file, at, waste):
@@ -253,7 +238,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
             at = following
 
 
-def _entries_from(file: int, begin: int, waste: _Waste) -> Generator[tuple[int, int, JournalEntry], None, None]:
+def _entries_from(file: int, begin: int, waste: Waste) -> Generator[tuple[int, int, JournalEntry], None, None]:
     """Yield consecutive entries from a place on, each with its begin and end."""
     longest, most_items = waste.limits(begin)
     unpacker, fed, at = new_unpacker(most_items), begin, begin
@@ -268,12 +253,12 @@ def _entries_from(file: int, begin: int, waste: _Waste) -> Generator[tuple[int, 
                 yield at, after, entry
                 at = after
     except BROKEN:
-        least_waste = _LEAST_WASTE
+        least_waste = LEAST_WASTE
     finally:
         waste.size += max(fed - at, least_waste)
 
 
-def _next_entry(file: int, begin: int, end: int, waste: _Waste) -> int:
+def _next_entry(file: int, begin: int, end: int, waste: Waste) -> int:
     """Return the first place from `begin` on where a whole entry begins.
 
     `end` if there is no such place before it. Holes of a sparse file are not read: an entry's first byte is not 0.
@@ -294,7 +279,7 @@ def _next_entry(file: int, begin: int, end: int, waste: _Waste) -> int:
     return end
 
 
-def _is_entry(file: int, at: int, waste: _Waste) -> bool:
+def _is_entry(file: int, at: int, waste: Waste) -> bool:
     with contextlib.closing(_entries_from(file, at, waste)) as entries:
         return next(entries, None) is not None
 
@@ -359,10 +344,10 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 _at = operator.attrgetter("at_millis")
 
 
-def new_unpacker(most_items: int = _MOST_ITEMS) -> Any:
+def new_unpacker(most_items: int = MOST_ITEMS) -> Any:
     """Return a parser of entries, which holds the longest one."""
     return msgpack.Unpacker(
-        strict_map_key=False, max_buffer_size=_LONGEST_ENTRY, max_array_len=most_items, max_map_len=most_items
+        strict_map_key=False, max_buffer_size=LONGEST_ENTRY, max_array_len=most_items, max_map_len=most_items
     )
 
 

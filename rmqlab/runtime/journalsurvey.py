@@ -1,7 +1,7 @@
 """Surveys of journal files: damaged bytes, missing and repeated entries.
 
-They also report entries of other processes, and whether the file is closed. The ranges of a file can be surveyed
-separately, and their surveys joined.
+They also report entries of other processes, whether the file is closed, and whether its bytes are those that the process
+wrote. The ranges of a file can be surveyed separately, and their surveys joined.
 """
 
 import collections
@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import cattrs
 
-from rmqlab.runtime.journal import CLOSED, OPENED, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
+from rmqlab.runtime.crc import crc_of_range, joined_crc
+from rmqlab.runtime.journal import CLOSED, OPENED, SEALS, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.regularfile import open_regular
 
@@ -28,6 +29,20 @@ class Break:
     """Offset in bytes of the entry with the unexpected number."""
     expected: int
     found: int
+
+
+@attrs.define(kw_only=True)
+class Stretch:
+    """Bytes of a journal between entries that open or close it."""
+
+    begin: int
+    size: int = 0
+    crc: int = 0
+    """CRC-32 of the bytes."""
+    is_opened: bool = False
+    """True if it begins with `journal_opened`."""
+    sealed: int | None = None
+    """If it begins with a last entry, the CRC-32 that this states of the bytes before it."""
 
 
 @attrs.define(kw_only=True)
@@ -71,6 +86,8 @@ class JournalSurvey:
     """Number of sends of single messages without the checksum of their content."""
     runs: list[str] = attrs.field(factory=list)
     """The different ids of runs that the file names: one in a sound file, none before version 4."""
+    stretches: list[Stretch] = attrs.field(factory=list)
+    """The first MOST_NOTED stretches, or one more. `survey_range` adds the first one and the checksums."""
 
     def add(self, found: tuple[int, JournalEntry] | Torn) -> None:
         """Add an entry, or bytes that are not an entry."""
@@ -93,6 +110,35 @@ class JournalSurvey:
         self.last_seq, self.last_kind = entry.seq, entry.kind
         if entry.kind == OPENED:
             self._note_runs([str(entry.fields.get("run") or "")])
+        if entry.kind == OPENED or entry.kind in SEALS:
+            sealed = entry.fields.get("crc") if entry.kind in SEALS else None
+            self._note_stretch(Stretch(begin=at, is_opened=entry.kind == OPENED, sealed=sealed))
+
+    def _note_stretch(self, stretch: Stretch) -> None:
+        if len(self.stretches) <= MOST_NOTED:
+            self.stretches.append(stretch)
+
+    def add_checksums(self, file: int, end: int) -> None:
+        """Compute the checksums of all stretches of a range.
+
+        It ends at a place of the file.
+        """
+        if not self.stretches or self.stretches[0].begin > self.begin:
+            self.stretches.insert(0, Stretch(begin=self.begin))
+        for one, after in zip(self.stretches, [*(one.begin for one in self.stretches[1:]), end], strict=True):
+            one.size = max(after - one.begin, 0)
+            one.crc = crc_of_range(file, one.begin, after)
+
+    @property
+    def is_altered(self) -> bool:
+        """True if a process stated another checksum than the file has."""
+        crc, is_opened = 0, False
+        for one in self.stretches[:MOST_NOTED]:
+            if is_opened and one.sealed is not None and one.sealed != crc:
+                return True
+            is_opened = is_opened or one.is_opened
+            crc = one.crc if one.is_opened else joined_crc(crc, one.crc, one.size)
+        return False
 
     def _add_torn(self, torn: Torn) -> None:
         if torn.at + torn.size == self.size:
@@ -147,10 +193,23 @@ class JournalSurvey:
         self.foreign += part.foreign
         self.foreign_of = self.foreign_of or part.foreign_of
         self._note_runs(part.runs)
+        for stretch in part.stretches:
+            self._continue_stretch(stretch)
         self.went_back = max(self.went_back, part.went_back)
         if part.earliest is not None and part.latest is not None:
             self._continue_at(part.earliest)
             self._widen(part.earliest, part.latest)
+
+    def _continue_stretch(self, next_one: Stretch) -> None:
+        """Add the next stretch.
+
+        One that begins with the range continues the last of the range before.
+        """
+        if not self.stretches or next_one.is_opened or next_one.sealed is not None:
+            self._note_stretch(attrs.evolve(next_one))
+        elif len(self.stretches) <= MOST_NOTED:
+            last = self.stretches[-1]
+            last.crc, last.size = joined_crc(last.crc, next_one.crc, next_one.size), last.size + next_one.size
 
     @property
     def is_numbered(self) -> bool:
@@ -212,7 +271,17 @@ def survey_journals(directory: Path) -> tuple[list[list[JournalEntry]], list[Jou
 
 def _surveyed(path: Path, survey: JournalSurvey) -> Iterator[JournalEntry]:
     with open_regular(path) as file:
-        for found in scan_journal(file.fileno()):
-            survey.add(found)
+        for found in survey_range(file.fileno(), survey):
             if not isinstance(found, Torn):
                 yield found[1]
+
+
+def survey_range(file: int, survey: JournalSurvey, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
+    """Yield what `scan_journal` finds, and add it to the survey.
+
+    The range begins where the survey begins.
+    """
+    for found in scan_journal(file, survey.begin, end):
+        survey.add(found)
+        yield found
+    survey.add_checksums(file, survey.size if end is None else min(end, survey.size))

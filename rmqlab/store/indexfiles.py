@@ -39,6 +39,12 @@ _NAME_DIGITS: Final = 17
 """A file is named by the local time of its creation: year to second, then milliseconds."""
 _FARTHEST_ZONE: Final = 13 * 3_600_000
 """Milliseconds. The local time of no place is farther behind UTC."""
+_SUMMER_TIMES: Final = (1_800_000, 3_600_000)
+"""Milliseconds by which local time goes back when summer time ends."""
+_CREATION_SLACK: Final = 300_000
+"""Milliseconds by which files may be created later than their first messages were stored."""
+_ROUNDED: Final = 1000
+"""Milliseconds: a broker that cuts an index after a loss rounds the time of the last message."""
 
 
 @attrs.frozen
@@ -70,11 +76,23 @@ def odd_index_names(root: Path) -> Iterator[str]:
                 yield f"{root.name}/index/{path.name}: its name is an earlier time than that of its first message"
     used = [(name, head) for name, head in heads.items() if head.count > 1]
     for (before, one), (name, other) in itertools.pairwise(used):
-        if other.begin < one.end:
+        if other.begin < one.end and not _is_end_of_summer_time(before, one, name, other):
             yield (
                 f"{root.name}/index/{name}: it states messages from {other.begin} on, and {before}, which is older by"
-                f" its name, messages up to {one.end}: one of them was renamed or copied, or the local time went back"
+                f" its name, messages up to {one.end}: one of them was renamed or copied, or the local time was set back"
             )
+
+
+def _is_end_of_summer_time(before: str, one: _Head, name: str, other: _Head) -> bool:
+    """Return True if a file has an earlier name because summer time ended.
+
+    `before` is the later file: the difference of its name and the time of its first message is smaller.
+    """
+    later, earlier = _creation(before), _creation(name)
+    if later is None or earlier is None or other.begin_time > one.begin_time:
+        return False
+    went_back = (earlier - other.begin_time) - (later - one.begin_time)
+    return any(abs(went_back - by) <= _CREATION_SLACK for by in _SUMMER_TIMES)
 
 
 def _creation(name: str) -> int | None:
@@ -115,7 +133,10 @@ def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
             )
             continue
         if tried:
-            yield from (f"{root.name}/index/{path.name}: {line}" for line in _miscounted(path, head, entries_at, most))
+            lines = list(_miscounted(path, head, entries_at, most, records)) or list(
+                _misstated(path, head, entries_at, most, records)
+            )
+            yield from (f"{root.name}/index/{path.name}: {line}" for line in lines)
         used = _used_slots(path, slots)
         if used < head.slots // 2:
             yield (
@@ -151,18 +172,49 @@ def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]
             yield hashed, offset
 
 
-def _miscounted(path: Path, head: _Head, entries_at: int, most: int) -> Iterator[str]:
-    """Yield a line if the head states fewer or more entries than the file has."""
+def _miscounted(path: Path, head: _Head, entries_at: int, most: int, records: "_Records") -> Iterator[str]:
+    """Yield a line if the head states fewer or more entries than the file has.
+
+    Entries of records that a broker cut off its log stay behind the others.
+    """
     with open_regular(path) as file:
         file.seek(entries_at + INDEX_ENTRY.size * max(head.count - 1, 0))
         last, following = file.read(INDEX_ENTRY.size), file.read(INDEX_ENTRY.size)
     if 1 < head.count <= most and not any(last):
         yield f"its head states {head.count - 1} entries, and the last of them is empty"
-    if 0 < head.count < most and any(following):
+    if 0 < head.count < most and any(following) and records.have_key(*INDEX_ENTRY.unpack(following)[:2]):
         yield (
             f"its head states {head.count - 1} entries, and more follow: a broker that starts overwrites them, and"
             " queries do not find their keys"
         )
+
+
+def _misstated(path: Path, head: _Head, entries_at: int, most: int, records: "_Records") -> Iterator[str]:
+    """Yield a line if the head states other messages or times than the entries.
+
+    Queries leave out a file whose times are not those asked for. After a broker cut records off its log, the head
+    states the new end of the log, and the time of the last message in whole seconds.
+    """
+    if not 1 < head.count <= most:
+        return
+    with open_regular(path) as file:
+        first, last = (_offset_at(file, entries_at, number) for number in (1, head.count - 1))
+    if head.begin != first or head.end < last or records.ends_before(head.end):
+        yield f"its head states messages from {head.begin} to {head.end}, and its entries lead from {first} to {last}"
+    for stated, at, slack in ((head.begin_time, first, 0), (head.end_time, last, _ROUNDED)):
+        stored_at = records.stored_at(at)
+        if stored_at is not None and abs(stated - stored_at) > slack:
+            yield (
+                f"its head has the time {stated} for the message at {at}, which was stored at {stored_at}: queries of"
+                " a time leave out the file"
+            )
+
+
+def _offset_at(file: BinaryIO, entries_at: int, number: int) -> int:
+    """Return the commit log offset in an entry."""
+    file.seek(entries_at + INDEX_ENTRY.size * number)
+    offset: int = INDEX_ENTRY.unpack(file.read(INDEX_ENTRY.size))[1]
+    return offset
 
 
 def _used_slots(path: Path, slots: int) -> int:
@@ -198,12 +250,26 @@ class _Records:
 
         None for a record in a file that is expired or missing.
         """
-        if self._files and not 0 <= offset < self._files[-1][0] + self._files[-1][1]:
+        if (self._files and not offset >= 0) or self.ends_before(offset):
             return False
         for begin, size, path in self._files:
             if begin <= offset < begin + size:
                 record = _record(self._opened(path), offset - begin)
                 return record is not None and hashed in {key_hash(key) for key in _keys(record)}
+        return None
+
+    def ends_before(self, offset: int) -> bool:
+        """Return True if the log has files, and they end before an offset."""
+        return bool(self._files) and offset >= self._files[-1][0] + self._files[-1][1]
+
+    def stored_at(self, offset: int) -> int | None:
+        """Return the store time of the record at an offset, in ms.
+
+        None without a readable record.
+        """
+        for begin, size, path in self._files:
+            if begin <= offset < begin + size and (record := _record(self._opened(path), offset - begin)):
+                return record.store_timestamp if record.physical_offset == offset else None
         return None
 
     def _opened(self, path: Path) -> BinaryIO:

@@ -85,7 +85,8 @@ def find_gaps(
         text = _missing(process, lifetime) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if text:
             sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
-            gaps.append(Gap(process=process, sources=sources, text=text, may_exceed=bool(foreign) or _repeats(survey)))
+            may_exceed = bool(foreign) or _repeats(survey) or _is_altered(survey)
+            gaps.append(Gap(process=process, sources=sources, text=text, may_exceed=may_exceed))
     return tuple(gaps)
 
 
@@ -100,6 +101,8 @@ class _Lifetime:
     """Time of the first start, in milliseconds; None if the supervisor recorded no start."""
     ended_at: int = 0
     """Time of the latest event."""
+    starts: int = 0
+    """Number of starts that the supervisor recorded."""
     sources: frozenset[Source] = frozenset()
     """From the process's own `node_ready`; empty for a workload."""
 
@@ -121,6 +124,7 @@ def _lifetimes(supervised: Iterable[JournalEntry]) -> dict[str, _Lifetime]:
         if entry.kind in _BEGINS and lifetime.began_at is None:
             lifetime.began_at = entry.at_millis
         lifetime.ended_at = entry.at_millis
+        lifetime.starts += entry.kind == "node_spawned"
         if entry.kind == "node_ready":
             lifetime.was_ready = True
             lifetime.sources = _sources_of_node(entry)
@@ -202,6 +206,11 @@ def _repeats(survey: JournalSurvey | None) -> bool:
     return survey is not None and any(one.found < one.expected for one in survey.breaks)
 
 
+def _is_altered(survey: JournalSurvey | None) -> bool:
+    """Return True if a journal has all entries, but other bytes than were written."""
+    return survey is not None and survey.is_altered and not (survey.torn_bytes or survey.breaks)
+
+
 def _counts_all(survey: JournalSurvey) -> bool:
     """Return True if a workload counted all of its sends and deliveries.
 
@@ -249,6 +258,13 @@ def _incomplete(
     if survey.breaks:
         places = ", ".join(map(_broken, survey.breaks[:_SHOWN]))
         yield f"{file}: {places}{_more(survey.breaks)}"
+    if _is_altered(survey):
+        yield (
+            f"{file}: entries were changed, removed or added: the checksum with which {survey.process} closed it is that"
+            " of other bytes"
+        )
+    if 0 < lifetime.starts < survey.kinds[OPENED]:
+        yield f"{file}: it records {survey.kinds[OPENED]} starts, and the supervisor {lifetime.starts}"
     if survey.entries and survey.kinds[OPENED] and not survey.is_numbered:
         yield f"{file}: its entries have no numbers, although a journal that names its run has them"
     if _counts_all(survey):

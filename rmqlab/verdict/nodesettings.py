@@ -23,6 +23,15 @@ def read_settings(directory: Path, node: str) -> Settings | None:
         return None
 
 
+def why_no_index(settings: Settings | None) -> str:
+    """Return why a broker keeps no index.
+
+    Empty if it keeps one, or if its settings are unknown.
+    """
+    is_off = settings is not None and settings.get("message_index_enable") is False
+    return "its setting messageIndexEnable is false" if is_off else ""
+
+
 def keeps_newer_offsets(settings: Settings) -> bool:
     """Return True if a slave keeps consumer offsets that are newer than its master's.
 

@@ -66,6 +66,7 @@ unless a violation is proven.
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | values changed to another type, or times out of range | they are not a valid entry |
 | entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
+| entries changed, removed or added in any way | a process that ends in good order, and the supervisor, write the CRC-32 of their entries into the last one |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | role, profile or rate changed in the supervisor's journal | `cluster.json` and the `config.toml` of brokers name others |
@@ -111,15 +112,16 @@ that are neither zero nor the begin of a record: no broker writes them.
 
 ### Warnings about files
 
-Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its
-node lost power); topics and groups that a master and its slave configure differently although both tables have the
-same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
-with such a key, with empty hash slots, with another number of entries than its head states, or with a name that is no
-time or not in the order of its messages; a missing table that the broker certainly wrote, if it always stopped in good
-order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that
-stopped in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as
-well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later
-time than the last record of a whole log; log files of different sizes, or with other names than offsets.
+Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
+lost power); topics and groups that a master and its slave configure differently although both tables have the same
+version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
+such a key, with empty hash slots, with another number of entries, other messages or other times than its head states,
+or with a name that is no time or not in the order of its messages; a missing table that the broker certainly wrote, if
+it always stopped in good order; log files that two nodes share by links. In a run without faults, also: the file
+`abort` of a broker that stopped in good order (a full or failing disk, or records without queue entries as after a
+divergence, leave it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good
+order, or with a later time than the last record of a whole log; log files of different sizes, or with other names than
+offsets.
 
 A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
@@ -151,12 +153,13 @@ Some changes are not reported. In one log alone, those of records are `divergenc
   `config.toml` of the brokers);
 * another profile in the supervisor's journal, if single brokers have their own, as after `restart --set profile=...`;
   files that an operator changed by `config set` are not compared with the journal either;
-* some of the events `log_sampled`, removed: a broker's journal must have one;
+* some of the events `log_sampled`, removed with a new checksum: a broker's journal must have one;
 * an index file with another name of the right form, if the order of the files stays the same;
 * another run's journal in the same span of time before version 4;
 * the journal of a simulation of the same seed and the same cluster, but with other faults or another load, because
   its id is the same;
-* entries whose bytes were changed into other valid entries;
+* entries that were changed into other valid entries, if the process was killed or still runs, if its journal has no
+  checksum as in older versions, or if the checksum was changed as well;
 * the cut end of a journal whose process was killed;
 * removed entries in journals of version 1 and 2, which have no numbers;
 * messages that a consumer skipped before it committed, because journals have no filters.

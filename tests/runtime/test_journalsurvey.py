@@ -1,14 +1,23 @@
 """Damaged journals (cut, garbled, thinned, shuffled), and surveys of their bytes."""
 
+import collections
 import json
 import os
 import pathlib
+import re
 
 import attrs
 import pytest
 
 from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, Torn, opened, pack_entry, scan_journal
-from rmqlab.runtime.journalsurvey import Break, JournalSurvey, join_surveys, survey_journals, survey_of_fields
+from rmqlab.runtime.journalsurvey import (
+    Break,
+    JournalSurvey,
+    join_surveys,
+    survey_journals,
+    survey_of_fields,
+    survey_range,
+)
 
 
 def entry(number: int, kind: str = "sent") -> JournalEntry:
@@ -72,9 +81,10 @@ def test_a_cut_at_an_entry_leaves_the_journal_open(path: pathlib.Path) -> None:
 
 
 def test_a_torn_tail_is_not_damage_in_the_middle(path: pathlib.Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-3])
     found = survey(path)
-    assert found.tail_bytes == len(packed(20)) - 3
+    assert found.tail_bytes == len(raw) - len(b"".join(map(packed, range(1, 20)))) - 3
     assert found.torn_bytes == 0
     assert not found.is_closed
 
@@ -102,10 +112,75 @@ def test_ranges_say_together_what_the_file_says(path: pathlib.Path) -> None:
         for begin in range(0, len(raw) + 5, step):
             part = JournalSurvey(process="produce-1", size=len(raw) + 5, begin=begin)
             with path.open("rb") as file:
-                for found in scan_journal(file.fileno(), begin, begin + step):
-                    part.add(found)
+                collections.deque(survey_range(file.fileno(), part, begin + step), maxlen=0)
             parts.append(survey_of_fields(json.loads(json.dumps(part.as_fields()))))
         assert join_surveys(reversed(parts)) == [whole]
+
+
+def restarted(path: pathlib.Path) -> None:
+    """Write a journal of three starts, of which the second was killed."""
+    for start in range(3):
+        writer = JournalWriter(path)
+        writer.begin(opened(start, "produce-1", "a1"))
+        for number in range(10):
+            writer.append(entry(number))
+        writer.close(entry(20, CLOSED) if start != 1 else None)
+
+
+def ranges(path: pathlib.Path, step: int) -> JournalSurvey:
+    """Survey a journal in ranges of `step` bytes."""
+    size, parts = path.stat().st_size, []
+    for begin in range(0, size, step):
+        part = JournalSurvey(process="produce-1", size=size, begin=begin)
+        with path.open("rb") as file:
+            collections.deque(survey_range(file.fileno(), part, begin + step), maxlen=0)
+        parts.append(survey_of_fields(json.loads(json.dumps(part.as_fields()))))
+    (joined,) = join_surveys(parts)
+    return joined
+
+
+@pytest.mark.parametrize("step", [40, 97, 350, 5000])
+def test_a_survey_finds_an_altered_entry_of_each_start_that_ended_in_order(path: pathlib.Path, step: int) -> None:
+    path.unlink()
+    restarted(path)
+    raw = path.read_bytes()
+    assert not survey(path).is_altered
+    assert ranges(path, step) == survey(path)
+    for start, is_seen in ((1, True), (2, False), (3, True)):
+        at = [found.start() for found in re.finditer(rb"\xa6number\x05", raw)][start - 1] + 7
+        path.write_bytes(raw[:at] + b"\x04" + raw[at + 1 :])
+        assert survey(path).is_altered is is_seen
+        assert ranges(path, step).is_altered is is_seen
+
+
+def test_the_last_entry_of_a_supervisor_seals_its_journal(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "cluster.msgpack"
+    writer = JournalWriter(path)
+    writer.begin(opened(1, "", "a1"))
+    writer.close(JournalEntry(2, "", "cluster_stopped", {}))
+    raw = path.read_bytes()
+    assert not survey(path).is_altered
+    path.write_bytes(raw.replace(b"a1", b"a2"))
+    assert survey(path).is_altered
+
+
+def test_a_journal_without_a_checksum_is_not_called_altered(path: pathlib.Path) -> None:
+    path.write_bytes(pack_entry(opened(1, "produce-1", "a1"), 1) + b"".join(map(packed, range(2, 21))))
+    found = survey(path)
+    assert found.is_closed
+    assert not found.is_altered
+
+
+def test_many_starts_of_a_process_are_not_called_altered(path: pathlib.Path) -> None:
+    path.unlink()
+    for start in range(120):
+        writer = JournalWriter(path)
+        writer.begin(opened(start, "produce-1", "a1"))
+        writer.close(entry(20, CLOSED))
+    found = survey(path)
+    assert len(found.stretches) == 101
+    assert not found.is_altered
+    assert not ranges(path, 5000).is_altered
 
 
 def test_journals_of_old_versions_are_not_expected_to_count(path: pathlib.Path) -> None:

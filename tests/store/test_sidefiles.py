@@ -1,5 +1,6 @@
 """Tables and index files that cannot be what their broker wrote."""
 
+import datetime as dt
 import os
 import shutil
 import struct
@@ -10,6 +11,8 @@ import pytest
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.configfile import save_config_file
+from rmqlab.store.disk import Disk
+from rmqlab.store.index import IndexFile
 from rmqlab.store.indexfiles import foreign_indexes, odd_index_names
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.sidefiles import (
@@ -76,6 +79,56 @@ def test_names_of_index_files_are_times_in_the_order_of_their_messages(tmp_path:
     assert line.startswith("store/index/20991231235959999: it states messages from 0 on")
 
 
+def name_of(millis: int) -> str:
+    at = dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
+    return f"{at:%Y%m%d%H%M%S}{at.microsecond // 1000:03}"
+
+
+@pytest.mark.parametrize(("minutes_back", "is_odd"), [(0, False), (30, False), (60, False), (62, False), (180, True)])
+def test_the_end_of_summer_time_gives_a_newer_file_an_earlier_name(
+    tmp_path: Path, minutes_back: int, *, is_odd: bool
+) -> None:
+    root = make_store(tmp_path / "a", "A", count=300)
+    for nth, path in enumerate(sorted((root / "index").iterdir())):
+        (begin,) = struct.unpack(">q", path.read_bytes()[:8])
+        zone = 7_200_000 - (minutes_back * 60_000 if nth == 2 else 0)
+        path.rename(path.with_name(name_of(begin + zone + nth)))
+    assert bool(list(odd_index_names(root))) is is_odd
+
+
+@pytest.mark.parametrize(
+    ("place", "by", "text"),
+    [
+        (0, -1, "for the message at 0, which was stored at"),
+        (8, 5000, "queries of a time leave out the file"),
+        (16, 1, "its head states messages from 1 to"),
+        (24, -1, "and its entries lead from 0 to"),
+        (24, 10**9, "and its entries lead from 0 to"),
+    ],
+    ids=["first time", "last time", "first offset", "last offset", "offset beyond the log"],
+)
+def test_a_head_with_other_messages_or_times_is_reported(tmp_path: Path, place: int, by: int, text: str) -> None:
+    root = make_store(tmp_path / "a", "A")
+    content = bytearray(index_of(root).read_bytes())
+    struct.pack_into(">q", content, place, struct.unpack_from(">q", content, place)[0] + by)
+    index_of(root).write_bytes(content)
+    (line,) = foreign_indexes(root)
+    assert text in line
+
+
+def test_the_head_of_an_index_that_a_broker_cut_is_not_reported(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    file = IndexFile.open(index_of(root), 100, 400, Disk(), create=False)
+    log_end = file.end_physical
+    assert file.cut(log_end)
+    file.file.close()
+    (log,) = (root / "commitlog").iterdir()
+    with log.open("r+b") as content:
+        content.seek(log_end)
+        content.write(bytes(400))
+    assert list(foreign_indexes(root)) == []
+
+
 @pytest.mark.parametrize("name", ["first", "20269931235959999", "0261231235959999"])
 def test_a_name_that_no_broker_gives_is_reported(tmp_path: Path, name: str) -> None:
     root = make_store(tmp_path / "a", "A")
@@ -96,7 +149,7 @@ def test_a_copy_of_an_index_file_is_reported(tmp_path: Path) -> None:
     shutil.copy(own, own.with_name(str(int(own.name) + 1)))
     (line,) = odd_index_names(root)
     assert f"and {own.name}, which is older by its name" in line
-    assert line.endswith("renamed or copied, or the local time went back")
+    assert line.endswith("renamed or copied, or the local time was set back")
 
 
 def test_an_index_of_another_broker_is(tmp_path: Path) -> None:

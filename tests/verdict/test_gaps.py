@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rmqlab.runtime.journal import CLOSED, JournalEntry, Torn
-from rmqlab.runtime.journalsurvey import Break, JournalSurvey
+from rmqlab.runtime.journalsurvey import Break, JournalSurvey, Stretch
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap, find_gaps, weaken
@@ -223,6 +223,26 @@ def test_a_send_without_its_checksum_is_a_gap() -> None:
 def test_a_workload_that_started_twice_counted_only_once() -> None:
     survey = workload(SENT, ("journal_opened", {"run": "a1"}), SENT, ("produced", {"sent": 1, "SEND_OK": 1}))
     assert not [gap for gap in find_gaps([SUPERVISOR, survey], STOPPED) if "counted" in gap.text]
+
+
+def test_a_process_starts_as_often_as_the_supervisor_records() -> None:
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    restarted = workload(SENT, ("journal_opened", {"run": "a1"}), SENT, ("produced", {"sent": 1, "SEND_OK": 1}))
+    (gap,) = find_gaps([opened, restarted], STOPPED)
+    assert gap.text.endswith("it records 2 starts, and the supervisor 1")
+    assert find_gaps([opened, restarted], [STOPPED[0], *STOPPED]) == ()
+
+
+def test_values_of_an_altered_journal_are_not_known() -> None:
+    survey = attrs.evolve(
+        workload(SENT, ("produced", {"sent": 1, "SEND_OK": 1})),
+        stretches=[Stretch(begin=0, crc=7, is_opened=True), Stretch(begin=9, sealed=8)],
+    )
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    (gap,) = find_gaps([opened, survey], STOPPED)
+    assert "the checksum with which produce-1 closed it is that of other bytes" in gap.text
+    assert weakened(of("sent", 7), gap) == (None, False)
+    assert find_gaps([opened, attrs.evolve(survey, breaks=[Break(7, 5, 9)])], STOPPED)[0].may_exceed is False
 
 
 def test_a_journal_that_names_its_run_has_numbers() -> None:

@@ -26,6 +26,7 @@ from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.judgement import CLOCK
+from rmqlab.verdict.nodesettings import read_settings, why_no_index
 from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
 
 T = TypeVar("T")
@@ -130,6 +131,8 @@ def _marks_of(run: Run, node: str) -> Iterator[str]:
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     metric = f"unindexed {node}"
+    if why := why_no_index(read_settings(run.directory, node)):
+        return unknown(metric, MESSAGES, why)
     is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.cluster_events)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")

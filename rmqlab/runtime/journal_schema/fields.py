@@ -80,6 +80,7 @@ QUEUE = text("topic@broker:queue id")
 PEER = text("the client: IP:port")
 SLAVE = text("the slave's end of the connection: IP:port")
 PID = count("process id")
+SEAL = count("CRC-32 of the file's bytes from the last `journal_opened` to this entry; None in older journals")
 END = text("exit status or signal")
 
 HELD = millis("of `took`, just before its end, in which the broker may have waited for messages (since version 2)")

@@ -5,6 +5,7 @@ from rmqlab.runtime.journal_schema.fields import (
     ERROR,
     FAULT,
     PID,
+    SEAL,
     EventType,
     Field,
     count,
@@ -98,7 +99,7 @@ NODES = (
     ),
     EventType("cluster_ready", "supervisor", "All nodes are ready."),
     EventType("cluster_stopping", "supervisor", "All processes are about to be stopped."),
-    EventType("cluster_stopped", "supervisor", "All processes have ended."),
+    EventType("cluster_stopped", "supervisor", "All processes have ended.", {"crc": SEAL}),
     EventType("fork_server_lost", "supervisor", "The fork server ended, and all nodes with it."),
     EventType(
         "journal_opened",
@@ -110,6 +111,7 @@ NODES = (
         "journal_closed",
         "any",
         "A process stopped in order and closed its journal: the last entry of the file (since version 3).",
+        {"crc": SEAL},
     ),
     EventType(
         "events_dropped",

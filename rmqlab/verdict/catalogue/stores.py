@@ -136,8 +136,8 @@ STORE_FILES: Final = (
         text="in its log, but outside the range of each index file",
         definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
         " of an index file states. What a member of a DLedger group does not know to be committed does not count.",
-        blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
-        unknown_when="the node was not stopped in good order each time it ended",
+        blind_to="single entries of an index file",
+        unknown_when="the node was not stopped in good order each time it ended, or has messageIndexEnable=false",
     ),
     Metric(
         name="topics_missing",
