@@ -8,5 +8,9 @@ def counted(number: float | str, plural: str) -> str:
 
     `plural` is the regular plural of a noun, or the symbol of a unit, such as `s`.
     """
-    is_one = number in (1, "1") and len(plural) > 1
-    return f"{number} {_SINGULAR.get(plural, plural.removesuffix('s')) if is_one else plural}"
+    return f"{number} {singular(plural) if number in (1, '1') else plural}"
+
+
+def singular(plural: str) -> str:
+    """Return the singular of a noun; the symbol of a unit, such as `s`, as it is."""
+    return _SINGULAR.get(plural, plural.removesuffix("s") if len(plural) > 1 else plural)
