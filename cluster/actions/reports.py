@@ -7,6 +7,7 @@ import attrs
 
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.runtime.counted import counted
 
 if TYPE_CHECKING:  # the supervisor makes documents; the command line only prints them
     from rmqlab.cluster.faults.active_faults import ActiveFault
@@ -130,8 +131,8 @@ def _lost_line(node: Document) -> str:
     if not lost["log_bytes"]:
         return f"{node['name']} is {node['state']}: all of its commit log was on disk"
     return (
-        f"{node['name']} is {node['state']}: lost {lost['log_bytes']} bytes of the commit log"
-        f" from offset {lost['flushed']} on, with {lost['messages']} messages"
+        f"{node['name']} is {node['state']}: lost {counted(lost['log_bytes'], 'bytes')} of the commit log"
+        f" from offset {lost['flushed']} on, with {counted(lost['messages'], 'messages')}"
     )
 
 
@@ -140,7 +141,7 @@ def _wiped_members(deleted: Mapping[str, int], name: str) -> Document:
 
 
 def _wiped_line(node: Document) -> str:
-    return f"{node['name']} is {node['state']}: deleted {node['deleted_files']} files"
+    return f"{node['name']} is {node['state']}: deleted {counted(node['deleted_files'], 'files')}"
 
 
 POWER_LOSS_REPORT = NodesReport(_lost_members, _lost_line)

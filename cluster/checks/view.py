@@ -9,6 +9,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.cli.uncuttable import UncutTable
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.metrics import Metric
@@ -70,7 +71,9 @@ def _value(finding: Finding) -> Text:
     if finding.value is None:
         return Text("?", "yellow")
     number = f"{finding.value:.2f}" if isinstance(finding.value, float) else str(finding.value)
-    return Text(f"{'>= ' if finding.is_at_least else ''}{number} {finding.unit}", "" if finding.value else "dim")
+    return Text(
+        f"{'>= ' if finding.is_at_least else ''}{counted(number, finding.unit)}", "" if finding.value else "dim"
+    )
 
 
 def _ids(piece: Evidence) -> list[Text]:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from rmqlab.cluster.cli.failures import JUDGING, OutputClosedError, discard_output, disk_failure, has_only
+from rmqlab.cluster.cli.failures import (
+    JUDGING,
+    OutputClosedError,
+    discard_output,
+    disk_failure,
+    has_only,
+    undecodable_word,
+)
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.runtime.errorline import print_error
 from rmqlab.verdict.runs import NoHomeError
@@ -21,6 +28,8 @@ from rmqlab.verdict.runs import NoHomeError
 _CLI = "rmqlab.cluster.cli"
 ACTION = f"{_CLI}.act:ACTION_COMMANDS"
 _OPERATE = f"{_CLI}.operate"
+_WORDS = "rmqlab.words"
+"""Key of the words of the command line in the meta of a context."""
 _SPARK = "rmqlab.pipeline.commands"  # found by name: `cluster` does not import `pipeline`
 
 
@@ -182,6 +191,20 @@ class CommandTable(CommandGroup):
             for name, entry in commands.items():
                 self.add_command(LazyCommand(name, entry))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, and keep them for errors.
+
+        A full disk is reported in one line, as for other commands.
+        """
+        ctx.meta[_WORDS] = tuple(args)
+        try:
+            return super().parse_args(ctx, args)
+        except OSError as exc:  # of --help, --version and the like, which print here
+            if (failure := disk_failure(exc)) is None:
+                raise
+            print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
+            raise click.exceptions.Exit(1) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and suggest the nearest names for an unknown one.
 
@@ -223,6 +246,9 @@ class CommandTable(CommandGroup):
                 discard_output()
             elif not isinstance(exc, Exception):
                 raise
+            elif (text := undecodable_word(exc, ctx.meta[_WORDS])) is not None:
+                print_error(text)
+                raise click.exceptions.Exit(2) from None
             elif (failure := disk_failure(exc)) is not None:
                 print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
             elif ctx.invoked_subcommand in JUDGING:

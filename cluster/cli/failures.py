@@ -3,9 +3,12 @@
 import errno
 import os
 import sys
+from collections.abc import Sequence
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Errors of writes and syncs, which name no file."""
+_UNSHOWN_OPTION = "--secret-key"
+_ENVIRONMENT = ("RMQLAB_ACCESS_KEY", "RMQLAB_SECRET_KEY")
 JUDGING = frozenset({"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff", "wait"})
 """Commands whose exit status 1 is a result, such as the verdict `violated`: whatever prevents a result ends with 2."""
 
@@ -21,6 +24,33 @@ def disk_failure(exc: BaseException) -> OSError | None:
     if isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES):
         return exc
     return None
+
+
+def undecodable_word(exc: BaseException, words: Sequence[str]) -> str | None:
+    """Return a text about the first word that is no text, if it made a command fail.
+
+
+    Python keeps such bytes as lone surrogates. Paths may have them; messages, and what is encoded as UTF-8, may not.
+    """
+    if not _is_surrogate_failure(exc):
+        return None
+    expected = "is not valid text in this locale; expected UTF-8"
+    for before, word in zip(["", *words], words, strict=False):
+        if not _is_text(word):
+            is_secret = before == _UNSHOWN_OPTION or word.startswith(f"{_UNSHOWN_OPTION}=")
+            return f"the value of {_UNSHOWN_OPTION} {expected}" if is_secret else f"{word!r} {expected}"
+    return next((f"{name} {expected}" for name in _ENVIRONMENT if not _is_text(os.environ.get(name, ""))), None)
+
+
+def _is_text(word: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def _is_surrogate_failure(exc: BaseException | None) -> bool:
+    """Return True if a lone surrogate caused this exception, or one of its group."""
+    if isinstance(exc, BaseExceptionGroup):
+        return any(map(_is_surrogate_failure, exc.exceptions))
+    return isinstance(exc, UnicodeError) or (exc is not None and _is_surrogate_failure(exc.__cause__))
 
 
 class OutputClosedError(Exception):

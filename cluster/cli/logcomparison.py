@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable_values
 
 Document = Mapping[str, Any]
@@ -32,9 +33,8 @@ def render_comparison(document: Document) -> list[Text]:
 
 
 def _record_lines(target: str, what: str, records: Document) -> list[Text]:
-    head = Text(target, "bold").append(
-        f" has {records['record_count']} messages, {records['byte_count']} bytes, {what}", "default"
-    )
+    count = counted(records["record_count"], "messages")
+    head = Text(target, "bold").append(f" has {count}, {counted(records['byte_count'], 'bytes')}, {what}", "default")
     lines = [head, *(Text("  ").append(_record_line(record)) for record in records["first"])]
     if records["record_count"] > len(records["first"]):
         lines.append(Text(f"  ... and {records['record_count'] - len(records['first'])} more", "dim"))

@@ -37,6 +37,7 @@ from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_r
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import MODES, PROFILES
+from rmqlab.runtime.counted import counted
 from rmqlab.simulation.child import ChildEndedError
 
 BOTH = "both"
@@ -359,7 +360,7 @@ def _run_all(
     else:
         console.print(render_summary(every.rows()))
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-        console.print(f"{len(listed)} scenarios, {len(every.runs)} runs: {counts}")
+        console.print(f"{counted(len(listed), 'scenarios')}, {counted(len(every.runs), 'runs')}: {counts}")
         if retry:
             print("\n".join(every.closing_lines()))
     raise click.exceptions.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)

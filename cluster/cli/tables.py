@@ -17,6 +17,7 @@ from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable_values
 
 Document = Mapping[str, Any]
@@ -159,8 +160,8 @@ def render_status(document: Document) -> RenderableType:
         render_nodes(document),
     ]
     parts += _masters_notes(document)
-    if document["replication"]:
-        parts += ["", _render_replication(document)]
+    if (logs := _render_replication(document)).plain:
+        parts += ["", logs]
     parts += ["", _render_routes(document)]
     if document.get("faults"):
         parts += ["", render_faults(document["faults"])]
@@ -219,7 +220,7 @@ def _error_lines(node: Document) -> Iterator[str]:
     """Yield one line for each place with internal errors."""
     errors = node.get("internal_errors")
     for place, count in errors.items() if isinstance(errors, Mapping) else ():
-        yield f"  {node['name']}: {place}, {count} times"
+        yield f"  {node['name']}: {place}, {counted(count, 'times')}"
 
 
 def _request_lines(node: Document, key: str) -> Iterator[str]:
@@ -233,7 +234,7 @@ def _request_lines(node: Document, key: str) -> Iterator[str]:
     for asked, count in counts.items():
         peer, _, code = str(asked).rpartition(" ")
         name = names.get(int(code), "not of 4.9") if code.lstrip("-").isdecimal() else "not of 4.9"
-        yield f"  {node['name']}: code {code} ({name}) from {peer}, {count} times"
+        yield f"  {node['name']}: code {code} ({name}) from {peer}, {counted(count, 'times')}"
 
 
 def _profile_note(document: Document) -> Text:
@@ -255,7 +256,10 @@ def _rate_note(document: Document) -> Text:
 
 
 def _render_replication(document: Document) -> Text:
-    """Render each master, and below it its slaves with the labels of mqadmin haStatus."""
+    """Render each master, and below it its slaves with the labels of mqadmin haStatus.
+
+    Then brokers that replicate to none and from none.
+    """
     nodes = {node["name"]: node for node in document["nodes"]}
     members = {node["name"]: node["dledger"] for node in document["nodes"] if node.get("dledger")}
     text = Text()
@@ -278,6 +282,10 @@ def _render_replication(document: Document) -> Text:
             text.append(f"    {row['verdict']}\n", "red")
         if row["trouble"] and row["trouble"] != row["verdict"]:
             text.append(f"    reported to its master: {row['trouble']}\n", "red")
+    shown = {row[end] for row in document["replication"] for end in ("master", "slave")}
+    for node in document["nodes"]:
+        if node.get("commit_log") and node["name"] not in shown:
+            text.append(f"{node['name']:12} ", "bold").append(f"{_log_or_state(node)}\n")
     for name, member in members.items():
         for fault in (member.get("peer_faults") or {}).values():
             text.append(f"  {name}: {fault}\n", "red")

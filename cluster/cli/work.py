@@ -20,6 +20,7 @@ from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
+from rmqlab.runtime.counted import counted
 from rmqlab.verdict.outcomes import STORED
 
 topic_option = click.option("--topic", "-t", default="rmqlab", help="The topic; the first send creates it.")
@@ -240,7 +241,7 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
     if status:
         fail(f"the workload ended with status {status}")
     if counts["sent"] and not any(counts[outcome] for outcome in STORED):
-        fail(f"none of {counts['sent']} sends is known to be stored")
+        fail(f"none of {counted(counts['sent'], 'sends')} is known to be stored")
 
 
 def _print_event(event: dict[str, Any], folder: RepeatFolder, *, every: bool, as_json: bool) -> None:

@@ -105,6 +105,8 @@ def listening_socket(address: ControlAddress, backlog: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
     except OSError as exc:
         raise ControlAddressError(f"{address.host}: {exc.strerror or exc}") from None
+    except UnicodeError:  # labels that DNS does not have: empty, or longer than 63 bytes
+        raise ControlAddressError(f"{address.host}: expected a host name or an IP address") from None
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)

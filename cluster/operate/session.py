@@ -1,7 +1,6 @@
 """A connection to a cluster for operations, and the brokers of targets."""
 
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
@@ -25,13 +24,13 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.validators import is_address
 
 NAME_SERVERS = "namesrv"
 """As a target of settings: all nameservers."""
 UNLISTED = -1
 TIMEOUT = 3.0
 """Real seconds for each request, as in mqadmin."""
-_ADDRESS = re.compile(r"[^\s:;]+:\d{1,5}")
 
 
 def _real_millis() -> int:
@@ -56,7 +55,7 @@ class Connection:
 
     def __attrs_post_init__(self) -> None:
         for address in self.namesrv_addr.split(";"):
-            if not _ADDRESS.fullmatch(address.strip()) or int(address.rpartition(":")[2]) not in range(1, 2**16):
+            if not is_address(address.strip()):
                 raise InvalidOperationError(
                     f"nameserver {address.strip()!r}: expected HOST:PORT, several joined by ';', such as 127.0.0.1:9876"
                 )

@@ -11,6 +11,7 @@ from rmqlab.cluster.scenario.observation import observation_unit
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import OUTCOMES
+from rmqlab.runtime.counted import singular
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.validators import as_written
 from rmqlab.verdict.catalogue import METRICS
@@ -36,7 +37,7 @@ def review_expectation(expectation: Expectation, path: Path, labels: Sequence[st
         bound = getattr(expectation, key)
         if isinstance(bound, str) and unit:
             raise BindingError((*path, key), f'{as_written(bound)}: expected a number of {unit}, such as "0 {unit}"')
-        if isinstance(bound, Quantity) and unit not in ("", bound.unit):
+        if isinstance(bound, Quantity) and unit and bound.unit not in (unit, singular(unit)):
             raise BindingError((*path, key), f'{bound}: expected a number of {unit}, such as "{bound.value:g} {unit}"')
         if isinstance(bound, Quantity) and expectation.metric is not None and bound.value < 0:
             raise BindingError((*path, key), f"{bound}: expected 0 {unit} or more, as metrics are never negative")

@@ -11,6 +11,7 @@ import attrs
 
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.quantity import Quantity
+from rmqlab.runtime.counted import counted
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.verdict import Verdict, worst
 
@@ -60,7 +61,7 @@ class Judged:
         if isinstance(self.expectation.equals, str):
             return finding.text or f"{finding.value:g}"
         least = "at least " if finding.is_at_least else ""
-        return f"{least}{finding.value:g} {finding.unit}".rstrip()
+        return f"{least}{counted(f'{finding.value:g}', finding.unit)}".rstrip()
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON; with evidence if the expectation does not hold."""

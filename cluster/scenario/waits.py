@@ -23,6 +23,7 @@ import attrs
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
@@ -89,7 +90,7 @@ def _delivered(outcome: str, arguments: list[str], workloads: list[str]) -> Judg
 
     def explain(_seen: Sequence[JournalEntry], new: Sequence[JournalEntry]) -> str:
         found = sum(entry.kind == "delivered" and entry.node == node for entry in new)
-        return "" if found >= count else f"{found} deliveries to {node} since the last action"
+        return "" if found >= count else f"{counted(found, 'deliveries')} to {node} since the last action"
 
     return explain
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.runtime.counted import counted
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.verdict import Verdict
 
@@ -337,4 +338,4 @@ def _shown(rule: VerdictRule, finding: Finding, reset_groups: Collection[str] = 
     at_least = "at least " if finding.is_at_least else ""
     number = finding.value if isinstance(finding.value, int) else f"{finding.value:g}"
     because = _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else rule.because
-    return f"{finding.metric}: {at_least}{number} {finding.unit}. {because}"
+    return f"{finding.metric}: {at_least}{counted(number, finding.unit)}. {because}"

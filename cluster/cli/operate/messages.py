@@ -15,6 +15,7 @@ from rmqlab.cluster.operate import messages
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_bound, parse_number, parse_queue
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable, printable_lines
 
 messages_app = CommandGroup("messages", help="Show messages by id, unique key, key, or queue and offset.")
@@ -68,7 +69,7 @@ def _lines(one: messages.StoredAt) -> Lines:
     yield f"born        {time_text(one.born_at)} at {one.born_host}"
     yield f"stored      {time_text(one.stored_at)} at {one.stored_host}"
     if one.reconsume_times:
-        yield f"redelivered {one.reconsume_times} times"
+        yield f"redelivered {counted(one.reconsume_times, 'times')}"
     for key, value in one.properties.items():
         yield Text(printable(f"property    {key}={value}"))
 

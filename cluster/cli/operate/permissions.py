@@ -6,6 +6,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.operate.command import Lines, operation
 from rmqlab.cluster.operate import permissions
 from rmqlab.cluster.operate.session import Operator
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable
 
 broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker name, such as broker-a.")
@@ -14,7 +15,12 @@ broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker
 def _changed(result: permissions.WritePermission) -> Lines:
     done = "added to" if result.can_write else "removed from"
     for address, topics in result.topics.items():
-        yield Text(printable(f"write permission of {result.broker} {done} {topics} topics at nameserver {address}"))
+        if topics:
+            text = f"write permission of {result.broker} {done} {counted(topics, 'topics')} at nameserver {address}"
+            yield Text(printable(text))
+        else:
+            text = f"nothing changed at nameserver {address}: it has no topic of {result.broker}"
+            yield Text(printable(f"{text}, because only masters register topics"), "yellow")
 
 
 @click.command("wipe-write-perm")

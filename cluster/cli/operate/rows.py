@@ -36,8 +36,12 @@ def time_text(millis: int) -> str:
 
 
 def missing_lines(unreachable: Mapping[str, str]) -> Iterable[Text]:
-    """Return a line for each broker that did not reply."""
-    return [Text(printable(f"not included: {name}: {why}"), "red") for name, why in unreachable.items()]
+    """Return a line for each broker that did not reply.
+
+    Most reasons begin with its address.
+    """
+    named = (why if why.startswith(f"{name}:") else f"{name}: {why}" for name, why in unreachable.items())
+    return [Text(printable(f"not included: {line}"), "red") for line in named]
 
 
 def without_master_lines(names: Iterable[str]) -> Iterable[Text]:

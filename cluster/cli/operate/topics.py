@@ -11,6 +11,7 @@ from rmqlab.cluster.cli.operate.rows import missing_lines, table_of, time_text, 
 from rmqlab.cluster.operate import topics
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import permission_text
+from rmqlab.runtime.counted import counted
 from rmqlab.runtime.printable import printable
 
 topics_app = CommandGroup("topics", help="List, create, update, delete and show topics.")
@@ -47,9 +48,9 @@ def _changed(result: topics.ChangedTopic) -> Lines:
 
 
 def _deleted(result: topics.DeletedTopic) -> Lines:
-    messages = "an unknown number of" if result.messages is None else result.messages
+    messages = "an unknown number of messages" if result.messages is None else counted(result.messages, "messages")
     where = ", ".join(result.brokers) or "no broker"
-    yield Text(printable(f"deleted topic {result.topic} at {where}, with {messages} messages in its queues"))
+    yield Text(printable(f"deleted topic {result.topic} at {where}, with {messages} in its queues"))
     yield Text(printable(f"deleted its route at {', '.join(result.name_servers)}"))
     yield from without_master_lines(result.without_master)
 
@@ -76,7 +77,7 @@ def _status(result: list[topics.QueueBounds]) -> Lines:
         (f"{one.broker}:{one.queue}", one.min_offset, one.max_offset, time_text(one.last_stored_at)) for one in result
     ]
     yield table_of("QUEUE|>MIN|>MAX|LAST STORED", rows)
-    yield f"{sum(one.max_offset - one.min_offset for one in result)} messages"
+    yield counted(sum(one.max_offset - one.min_offset for one in result), "messages")
 
 
 @topics_app.command("list")

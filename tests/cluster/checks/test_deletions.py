@@ -121,7 +121,7 @@ def test_the_warning_of_offsets_that_moved_back_names_a_reset(how: str) -> None:
     judged = run.judge()
     assert judged["offset_rollbacks shop"].value == 1
     assert judged.verdict is not Verdict.VIOLATED
-    text = "offset_rollbacks shop: 1 times. A request reset the offsets of shop, which may move them back."
+    text = "offset_rollbacks shop: 1 time. A request reset the offsets of shop, which may move them back."
     assert (text in judged.decision.warnings) is (how == ON_PURPOSE)
 
 

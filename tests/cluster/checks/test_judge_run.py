@@ -150,10 +150,10 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     directory = write(eventful_run())
     table = check(directory)
     assert table.exit_code == 1
-    assert "violated: lost: 1 messages. An acknowledged message must be in some store." in table.stdout
+    assert "violated: lost: 1 message. An acknowledged message must be in some store." in table.stdout
     assert "warning: the journal does not name the run's role and profile" in table.stdout
     assert "lost.SEND_OK" in table.stdout
-    assert "1 messages" in table.stdout
+    assert "1 message " in table.stdout
     assert "orders@broker-a:0" not in table.stdout
     assert "orders@broker-a:0" in check(directory, "--all").stdout
     shown = check(directory, "-m", "lost.SEND_OK").stdout

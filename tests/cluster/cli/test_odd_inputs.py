@@ -1,7 +1,10 @@
 """Odd things in the place of a user's input: one line that names it."""
 
 import shutil
-from collections.abc import Callable, Mapping
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -167,3 +170,41 @@ def test_a_command_that_judges_ends_with_1_only_for_a_result(
     done = CliRunner().invoke(app, [command])
     assert done.exit_code == status
     assert (text in done.stderr) is (status == 2 or isinstance(raised, OSError))
+
+
+NO_TEXT = "x\udcff"
+"""What Python makes of the byte 0xff in an argument."""
+
+
+@pytest.fixture
+def silent_lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A supervisor that accepts connections."""
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr("rmqlab.cluster.supervisor.command._connect", lambda _directory: ours)
+    with ours, theirs:
+        yield
+
+
+@pytest.mark.usefixtures("silent_lab")
+@pytest.mark.parametrize("words", ["mark", "kill", "wait ready", "heal", "isolate", "add slave", "events --kind"])
+def test_bytes_that_are_no_text_are_named(words: str) -> None:
+    done = CliRunner().invoke(app, [*words.split(), NO_TEXT])
+    assert done.exit_code == 2
+    assert done.stderr == "rmqlab: 'x\\udcff' is not valid text in this locale; expected UTF-8\n"
+
+
+@pytest.mark.usefixtures("silent_lab")
+def test_a_secret_that_is_no_text_is_not_shown() -> None:
+    account = ["--access-key", "operator", "--secret-key", f"1234567{NO_TEXT}"]
+    done = CliRunner().invoke(app, ["produce", *account])
+    assert (done.exit_code, "1234567" in done.stderr) == (2, False)
+    assert done.stderr == "rmqlab: the value of --secret-key is not valid text in this locale; expected UTF-8\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["--json-version"], ["kill", "--help"]])
+def test_help_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "rmqlab.cluster", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "rmqlab: the disk: No space left on device\n")

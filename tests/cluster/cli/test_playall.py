@@ -83,4 +83,4 @@ def test_many_that_do_not_hold_are_not_played_again(tmp_path: pathlib.Path, monk
 
 def test_without_the_option_nothing_is_played_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status, lines = Script(tmp_path, monkeypatch, odd="unknown").run()
-    assert (status, lines[-1]) == (2, "1 scenarios, 1 runs: 1 unknown")
+    assert (status, lines[-1]) == (2, "1 scenario, 1 run: 1 unknown")

@@ -135,7 +135,7 @@ def test_unserved_requests_and_a_failing_flush_are_shown() -> None:
     console.print(render_status({**head, "nodes": nodes}))
     text = console.export_text()
     assert "broker-a: code 13 (QUERY_BROKER_OFFSET) from 127.0.0.1, 2 times" in text
-    assert "broker-a: code 901 (not of 4.9) from ::1, 1 times" in text
+    assert "broker-a: code 901 (not of 4.9) from ::1, 1 time" in text
     assert "not synced" not in text
     commit_log = {"min": 0, "max": 9000, "flushed": 4000, "flush_error": "Input/output error"}
     console.print(render_status({**head, "nodes": [{**nodes[0], "commit_log": commit_log}]}))
@@ -279,3 +279,16 @@ def test_a_group_whose_master_is_dead_has_a_line_about_the_remedy(mode: str, sta
     console.print(render_status({**head, "nodes": nodes, "replication": []}))
     line = "broker-a has no running master: slaves serve reads, and RocketMQ promotes none; `start broker-a`, or"
     assert (line in console.export_text()) is is_said
+
+
+def test_masters_without_slaves_have_their_commit_logs_in_the_status() -> None:
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes: list[dict[str, object]] = [dict(zip(keys, node, strict=True)) for node in NODES]
+    nodes[1] |= {"commit_log": {"min": 0, "max": 7}}
+    nodes[2] |= {"commit_log": {"min": 3, "max": 9}}  # promoted: two masters, and no replication between them
+    head = {"name": "n", "namesrv_addr": "a", "rate": 1, "routes": {}, "masters": {}}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_status({**head, "nodes": nodes, "replication": []}))
+    lines = console.export_text().splitlines()
+    assert "broker-a     commit log 0..7" in lines
+    assert "broker-a-s   commit log 3..9" in lines

@@ -90,6 +90,9 @@ def test_a_taken_port_and_an_unknown_host_are_named() -> None:
             listening_socket(ControlAddress("127.0.0.1", port), 1)
     with pytest.raises(ControlAddressError, match=r"no\.such\.host\.invalid: "):
         listening_socket(ControlAddress("no.such.host.invalid", 0), 1)
+    for host in ("a..b", "a" * 70):
+        with pytest.raises(ControlAddressError, match=f"{host}: expected a host name or an IP address"):
+            listening_socket(ControlAddress(host, 0), 1)
 
 
 def test_the_file_of_address_and_token_is_private(tmp_path: Path) -> None:

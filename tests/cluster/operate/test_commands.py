@@ -267,6 +267,22 @@ def test_the_write_permission_is_wiped_and_added(lab: Lab, topic: str) -> None:
     assert lab.json("topics", "route", topic)[0]["permission"] == 6
 
 
+def test_offsets_are_shown_while_the_master_does_not_reply(lab: Lab, topic: str) -> None:
+    lab.json("groups", "create", "paused")
+    lab.json("offsets", "reset", "paused", topic, "--time", "first")
+    for condition in ("slave-connected broker-a", "metadata-synced broker-a"):
+        assert lab.run("wait", *condition.split())[0] == 0
+    lab.json("pause", "broker-a:master")
+    try:
+        shown = lab.json("offsets", "show", "paused")
+        assert [(one["committed"], one["max_offset"]) for one in shown["queues"]] == [({"1": 0}, None)] * 2
+        (address,) = shown["unreachable"]
+        lines = " ".join(lab.text("offsets", "show", "paused").split()).split("not included: ")[1:]
+        assert [line.count(address) for line in lines] == [1]
+    finally:
+        lab.json("resume", "broker-a:master")
+
+
 def test_settings_of_each_broker_are_shown_and_set(lab: Lab) -> None:
     assert [one["settings"] for one in lab.json("config", "get", "broker-a", "brokerRole")] == [
         {"brokerRole": "ASYNC_MASTER"}
@@ -369,5 +385,9 @@ def test_without_a_master_nothing_is_changed_and_the_slave_is_read(
         assert [one["text"] for one in lab.json("messages", "at", "orders@broker-a:0", "1")] == ["für den Laden"]
         assert lab.json("config", "get", "broker-a", "brokerRole")[0]["settings"] == {"brokerRole": "SLAVE"}
         assert "no broker 'broker-a:master' is registered" in lab.error("config", "get", "broker-a:master")
+        lab.json("restart", "namesrv-1")
+        assert lab.run("wait", "route-has", "broker-a:slave")[0] == 0
+        text = " ".join(lab.text("wipe-write-perm", "broker-a").split())
+        assert text.endswith("it has no topic of broker-a, because only masters register topics")
     finally:
         CliRunner().invoke(app, ["down", "-n", "x"])

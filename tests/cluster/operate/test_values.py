@@ -131,7 +131,9 @@ def test_names_are_checked() -> None:
         GroupChange.of("shop", broker_id=-1)
 
 
-@pytest.mark.parametrize("address", ["", "foo", "1.2.3.4:0", "1.2.3.4:99999", "1.2.3.4:9876;", "a b:9876"])
+@pytest.mark.parametrize(
+    "address", ["", "foo", "1.2.3.4:0", "1.2.3.4:99999", "1.2.3.4:9876;", "a b:9876", "a..b:9876", "a" * 70 + ":1"]
+)
 def test_addresses_of_name_servers_are_checked(address: str) -> None:
     with pytest.raises(InvalidOperationError, match="expected HOST:PORT"):
         Connection(namesrv_addr=address)

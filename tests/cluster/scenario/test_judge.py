@@ -86,6 +86,6 @@ def test_a_violation_includes_its_evidence_and_a_success_does_not() -> None:
     finding = Finding(metric="lost", unit="messages", value=1, message_ids=("A1",))
     bad = judge_expectation(Expectation(metric="lost", equals=Quantity(0, "messages")), finding, Allowance())
     assert bad.as_json()["message_ids"] == ["A1"]
-    assert (bad.bound, bad.found) == ("exactly 0 messages", "1 messages")
+    assert (bad.bound, bad.found) == ("exactly 0 messages", "1 message")
     good = judge_expectation(Expectation(metric="lost", equals=Quantity(1, "messages")), finding, Allowance())
     assert "message_ids" not in good.as_json()

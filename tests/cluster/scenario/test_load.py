@@ -222,6 +222,11 @@ def test_a_metric_of_a_queue_can_be_expected() -> None:
     assert scenario.expectations[0].metric == "write_unavailable orders@broker-a:0"
 
 
+def test_a_bound_of_one_may_have_a_singular_unit() -> None:
+    scenario = parse_scenario(GOOD.replace('equals = "0 messages"', 'at_least = "1 message"'))
+    assert str(scenario.expectations[0].at_least) == "1 message"
+
+
 def test_invalid_toml_and_missing_files_are_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ScenarioError, match=r"x\.toml:1: not TOML: Invalid value"):
         parse_scenario("name = ", "x.toml")

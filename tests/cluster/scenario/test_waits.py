@@ -60,7 +60,7 @@ def test_all_of_one_producer_or_outcome_may_be_asked_for() -> None:
     [
         ("sent orders 3", "2 sends of orders since the last action"),
         ("sent.SEND_OK orders 2", "1 SEND_OK sends of orders since the last action"),
-        ("delivered shop 2", "1 deliveries to shop since the last action"),
+        ("delivered shop 2", "1 delivery to shop since the last action"),
         ("event sent shop", "no such event since the last action, 0 before it; it happened at orders"),
         ("ended orders", "orders has not ended"),
         ("consumed-all other", "other has not received 1 of 1 stored messages"),
