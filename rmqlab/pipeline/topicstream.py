@@ -237,11 +237,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return bound.offset
         if not bound.is_masters:  # a slave may lag: the messages arrive later, or the task reports them lost
             return begin
+        problem = f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages"
         if self.options.fail_on_data_loss:
-            raise DataLossError(
-                f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages. "
-                "Set failOnDataLoss to false to continue from its new end."
-            )
+            raise DataLossError(f"{problem}. Set failOnDataLoss to false to continue from its new end.")
+        log.warning("%s: %s. The stream continues from its new end, because failOnDataLoss is false", NAME, problem)
         return bound.offset
 
     async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
