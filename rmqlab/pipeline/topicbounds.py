@@ -291,7 +291,10 @@ class Bounds:
         return found
 
     def _call(self, fn: Callable[[Client], Awaitable[None]]) -> None:
-        """Run concurrent requests. Raises the first failure, as PlanError if it is a server's."""
+        """Run concurrent requests.
+
+        Raises the first failure, as PlanError if it is a server's.
+        """
         try:
             self.options.link.call(fn)
         except BaseExceptionGroup as group:

@@ -120,7 +120,7 @@ class _Pulled:
 
 
 def _in_order(cursors: Sequence[QueueCursor], options: TopicOptions) -> Iterator[list[_Pulled]]:
-    """Yield the chunks of ranges that are read concurrently, in the order of the ranges.
+    """Yield the chunks of concurrently read ranges, in the order of the ranges.
 
     A chunk of a later range waits for the end of the earlier ranges. So the order of a task's rows depends on its
     ranges alone, and not on how much a broker returned at a time: writers number rows by their position (SPARK_ID).
@@ -155,7 +155,10 @@ async def _next_chunks(client: Client, cursors: Mapping[int, QueueCursor]) -> di
 
 
 def _report(losses: Sequence[Loss], options: TopicOptions) -> None:
-    """Raise DataLossError for the first loss, or log a warning for each if failOnDataLoss is false."""
+    """Raise DataLossError for the first loss.
+
+    With failOnDataLoss=false, logs a warning for each.
+    """
     if losses and options.fail_on_data_loss:
         raise DataLossError(_explained(losses[0]))
     for loss in losses:

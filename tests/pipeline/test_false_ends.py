@@ -1,4 +1,4 @@
-"""Streams whose checkpoint has an end that a broker reported, and that its queue does not have."""
+"""Checkpoints of streams with ends that brokers reported, and queues do not have."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long  # a loss is sure after ten seconds
 
 
 def with_false_end(stream: Stream) -> pathlib.Path:
-    """Plan the next batch of a stream that stopped, up to an end that its queue does not have.
+    """Plan a stopped stream's next batch, up to an end that its queue does not have.
 
     Returns the file with the true end.
     """

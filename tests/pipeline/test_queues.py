@@ -84,7 +84,7 @@ def test_many_messages_of_one_millisecond_take_few_pulls() -> None:
 
 
 def test_a_search_of_the_largest_queue_waits_for_few_responses() -> None:
-    """A broker may claim that the nearest message is anywhere in a queue of any length."""
+    """A broker may report any offset as that of the nearest message."""
     rounds = 0
 
     async def find() -> int:
@@ -130,7 +130,7 @@ async def test_a_broker_is_asked_for_a_limited_number_of_bounds_at_a_time(autoju
 @pytest.mark.usefixtures("autojump_clock")
 @pytest.mark.parametrize("failure", [RequestTimeoutError("silent"), ConnectError("no route")])
 async def test_a_silent_master_holds_up_no_queue_that_its_slave_serves(failure: Exception) -> None:
-    """It was asked first for each queue: two rounds of BOUNDS_AT_ONCE then took all the time."""
+    """Two rounds of BOUNDS_AT_ONCE queues that ask it first take all the time."""
     asked = Counter[str]()
 
     async def ask(address: str, *_: Any) -> Command:
