@@ -31,6 +31,7 @@ from rmqlab.pipeline.disconnects import exit_if_disconnected
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.messagesizes import limited_to_bytes
 from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
+from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, Bound
 from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
 from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
@@ -207,8 +208,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset.
         """
         end = dict(begin)
-        for queue in bounds.keys() & begin.keys():
+        shrunk = []
+        for queue in sorted(bounds.keys() & begin.keys()):
             end[queue] = self._end_of(queue, begin[queue], bounds[queue])
+            if end[queue] < begin[queue]:
+                shrunk.append(f"{queue} ends at {end[queue]}, and was read up to {begin[queue]}")
+        if shrunk:
+            self.bounds.warn(
+                f"{NAME}: {shortened(shrunk)}: messages were lost. The stream continues there: failOnDataLoss is false"
+            )
         if fresh := bounds.keys() - begin.keys():
             firsts = self.options.link.call(self._ask, queues.min_offset, fresh)
             end |= {queue: bound.offset for queue, bound in firsts.items()}
@@ -237,10 +245,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return bound.offset
         if not bound.is_masters:  # a slave may lag: the messages arrive later, or the task reports them lost
             return begin
-        problem = f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages"
         if self.options.fail_on_data_loss:
-            raise DataLossError(f"{problem}. Set failOnDataLoss to false to continue from its new end.")
-        log.warning("%s: %s. The stream continues from its new end, because failOnDataLoss is false", NAME, problem)
+            raise DataLossError(
+                f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages. "
+                "Set failOnDataLoss to false to continue from its new end."
+            )
         return bound.offset
 
     async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
