@@ -6,7 +6,8 @@ are the application's: the client adds its namespace on the wire.
 
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
 
 import attrs
@@ -26,12 +27,10 @@ from rmqlab.remoting.headers.offset import (
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
 )
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 T = TypeVar("T")
@@ -53,6 +52,8 @@ _PULL_ANSWERS = frozenset(
 
 BOUNDS_AT_ONCE = 500
 """Queues of a broker whose bounds are requested at a time."""
+_SILENT: ContextVar[set[str]] = ContextVar("_SILENT")
+"""Addresses that did not respond in time while bounds of many queues were requested: asked after the other members."""
 NO_QUEUE = -1
 """First offset, and offset at a time, of a queue that a broker does not have."""
 MAX_OFFSET = 2**63 // QUEUE_ENTRY_SIZE
@@ -193,49 +194,6 @@ async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str
     return Bound(*await in_order(queue, members, ask))
 
 
-async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
-    """Return the offset of the first message stored at a time or later.
-
-    Returns the end if all are older. Raises UnreachableError. Brokers return the nearest message in time, which may be
-    older, or any of several that were stored in the same millisecond (class ConsumeQueue): so this function checks it
-    and the messages before it.
-    """
-    header = SearchOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id, timestamp=millis)
-
-    async def ask(address: str) -> int:
-        response = await client.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return max(0, checked_offset(response.header(SearchOffsetResponseHeader).offset))
-
-    offset, broker_id = await in_order(queue, members, ask)
-
-    async def is_older(offset: int) -> bool | None:
-        pulled = await pull(client, members[broker_id], queue, offset, count=1)
-        return decode_message(pulled.body).store_timestamp < millis if pulled.is_found else None
-
-    if await is_older(offset):
-        return offset + 1
-    return await _first_not_older(is_older, offset)
-
-
-async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], offset: int) -> int:
-    """Return the first of the consecutive offsets up to `offset` that are not older.
-
-    Steps back with doubling distances, then bisects. `is_older` returns None for a message that is not available.
-    """
-    low, step = offset, 1
-    while low > 0 and await is_older(max(0, low - step)) is False:
-        low = max(0, low - step)
-        step *= 2
-    high, low = low, max(-1, low - step)  # invariant: `high` is not older; `low` is older or not available
-    while high - low > 1:
-        middle = (low + high) // 2
-        if await is_older(middle) is False:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def checked_offset(offset: int | None, *, least: int = NO_QUEUE) -> int:
     """Return the offset of a response. HeaderError if no queue can have it."""
     if offset is None or not least <= offset <= MAX_OFFSET:
@@ -247,13 +205,15 @@ def checked_offset(offset: int | None, *, least: int = NO_QUEUE) -> int:
 async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
     """Return the first member's result for which `ask` raises no error, and its id.
 
-    The master is asked first. Raises UnreachableError.
+    The master is asked first, unless it was silent for another queue (see `for_each_queue`). Raises UnreachableError.
     """
-    failures, is_refused = [], False
-    for broker_id in sorted(members):
+    failures, is_refused, silent = [], False, _SILENT.get(None)
+    for broker_id in sorted(members, key=lambda broker_id: (members[broker_id] in (silent or ()), broker_id)):
         try:
             return await ask(members[broker_id]), broker_id
         except FAILURES as exc:
+            if silent is not None and isinstance(exc, ConnectError | RequestTimeoutError):
+                silent.add(members[broker_id])
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
             is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING
     reason = f"no member responds ({'; '.join(failures)})" if failures else "no route has this broker"
@@ -376,10 +336,7 @@ class GatheredBounds:
 async def gather_bounds(
     client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
 ) -> GatheredBounds:
-    """Request the bounds of many queues concurrently, waiting at most some seconds.
-
-    Of each broker, BOUNDS_AT_ONCE at a time: requests for thousands would time out before it has replied to them.
-    """
+    """Request the bounds of many queues concurrently, waiting at most some seconds."""
     bounds: dict[QueueName, Bound] = {}
     silent = dict.fromkeys(queues, f"no response within {seconds:g} s")
 
@@ -390,11 +347,25 @@ async def gather_bounds(
         except UnreachableError as exc:
             silent[queue] = exc.reason
 
+    with trio.move_on_after(seconds):
+        await for_each_queue(queues, ask_one)
+    return GatheredBounds(bounds, silent)
+
+
+async def for_each_queue(queues: Iterable[QueueName], ask: Callable[[QueueName], Awaitable[object]]) -> None:
+    """Await a request for each queue, concurrently.
+
+    Of each broker, BOUNDS_AT_ONCE at a time: requests for thousands would time out before it has replied to them. If
+    a member of its group is silent, the others are asked first from then on: otherwise each BOUNDS_AT_ONCE queues would
+    wait for the timeout of a request.
+    """
     by_broker: dict[str, list[QueueName]] = {}
     for queue in queues:
         by_broker.setdefault(queue.broker, []).append(queue)
-    with trio.move_on_after(seconds):
+    token = _SILENT.set(set())  # the tasks of the nursery share it
+    try:
         async with trio.open_nursery() as nursery:
             for of_broker in by_broker.values():
-                nursery.start_soon(functools.partial(for_each, at_once=BOUNDS_AT_ONCE), of_broker, ask_one)
-    return GatheredBounds(bounds, silent)
+                nursery.start_soon(functools.partial(for_each, at_once=BOUNDS_AT_ONCE), of_broker, ask)
+    finally:
+        _SILENT.reset(token)

@@ -23,6 +23,7 @@ from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
 from rmqlab.pipeline.refusals import lacks_filter
 from rmqlab.pipeline.silence import Silence, silences
+from rmqlab.pipeline.timesearch import offset_at
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
@@ -215,15 +216,17 @@ class Bounds:
         """
         samples = {queue.broker: queue for queue in sorted(starts, reverse=True)}
 
-        async def pull_one(client: Client) -> None:
-            for name, queue in samples.items():
-                members, reading = self.members.get(name, {}), self.options.reading
+        async def try_all(client: Client) -> None:
+            async def one(queue: QueueName) -> None:
+                members, reading = self.members.get(queue.broker, {}), self.options.reading
                 try:
                     await queues.try_pull(client, queue, members, starts[queue], reading)
                 except BrokerError as exc:
                     raise PlanError(f"{NAME}: {queue} cannot be read: {exc}{_advice(exc, self.options)}") from None
 
-        self.options.link.call(pull_one)
+            await queues.for_each_queue(samples.values(), one)
+
+        self._call(try_all)
 
     # -- offsets ---------------------------------------------------------------------------------
 
@@ -272,28 +275,33 @@ class Bounds:
         found: dict[QueueName, T] = {}
         silent: dict[QueueName, str] = {}
 
-        async def one(client: Client, queue: QueueName) -> None:
-            try:
-                found[queue] = await find(client, queue)
-            except UnreachableError as exc:
-                if exc.is_refused:
-                    raise PlanError(f"{NAME}: {exc}") from None
-                silent[queue] = exc.reason
+        async def find_all(client: Client) -> None:
+            async def one(queue: QueueName) -> None:
+                try:
+                    found[queue] = await find(client, queue)
+                except UnreachableError as exc:
+                    if exc.is_refused:
+                        raise PlanError(f"{NAME}: {exc}") from None
+                    silent[queue] = exc.reason
 
-        async def all_of_them(client: Client) -> None:
-            async with trio.open_nursery() as nursery:
-                for queue in sorted(set(of) - self._skipped):
-                    nursery.start_soon(one, client, queue)
+            await queues.for_each_queue(sorted(set(of) - self._skipped), one)
 
+        self._call(find_all)
+        self._skip(silent)
+        return found
+
+    def _call(self, fn: Callable[[Client], Awaitable[None]]) -> None:
+        """Run concurrent requests.
+
+        Raises the first failure, as PlanError if it is a server's.
+        """
         try:
-            self.options.link.call(all_of_them)
+            self.options.link.call(fn)
         except BaseExceptionGroup as group:
             failure = first_failure(group)
             if isinstance(failure, FAILURES):
                 failure = PlanError(f"{NAME}: {failure}")
             raise failure from None
-        self._skip(silent)
-        return found
 
     def _skip(self, silent: Mapping[QueueName, str]) -> None:
         """Exclude silent queues from later requests.
@@ -324,7 +332,7 @@ async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str
     Raises PlanError for a place beyond the end, and UnreachableError.
     """
     if isinstance(place, AtTime):
-        offset = await queues.offset_at(client, queue, members, place.millis)
+        offset = await offset_at(client, queue, members, place.millis)
         if place.must_exist:
             await _check_exists(client, queue, members, place.millis, offset)
         return offset

@@ -3,7 +3,8 @@
 The task belongs to a batch or a stream.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -26,6 +27,7 @@ from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges, split_ranges
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.message import PROPERTY_TAGS
 
+log = logging.getLogger(__name__)
 COLUMNS = {"topic": "string", "broker": "string"} | {
     name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name not in ("topic", "tagsCode")
 }
@@ -91,14 +93,12 @@ def _check_count(ranges: Sequence[QueueRange], most: int, least: int) -> None:
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task, in order within each queue.
 
-    Small ranges are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is true.
+    Ranges follow each other, and are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is true.
     """
     freeze_imports()  # also for workers of clusters, whose parent is PySpark's own
     for first in range(0, len(work.ranges), _RANGES_AT_ONCE):
         parts = work.ranges[first : first + _RANGES_AT_ONCE]
-        cursors = [QueueCursor(part, work.members, options.reading) for part in parts]
-        while cursors := [cursor for cursor in cursors if not cursor.is_done]:
-            pulled = options.link.call(_next_chunks, cursors)
+        for pulled in _in_order([QueueCursor(part, work.members, options.reading) for part in parts], options):
             found = [one for one in pulled if one.chunk.bodies]
             losses = [one.chunk.loss for one in pulled]
             if found:
@@ -108,9 +108,7 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
                 records, owners = (records, owners) if keep.all() else (records.take(keep), owners[keep])
                 losses += holes(wanted, records, owners) if options.message_filter.is_any else strays
                 yield from _batches(records, owners, found, options, schema)
-            loss = next((loss for loss in losses if loss is not None), None)
-            if loss is not None and options.fail_on_data_loss:
-                raise DataLossError(_explained(loss))
+            _report([loss for loss in losses if loss is not None], options)
 
 
 @attrs.frozen
@@ -121,7 +119,26 @@ class _Pulled:
     chunk: Chunk
 
 
-async def _next_chunks(client: Client, cursors: Sequence[QueueCursor]) -> list[_Pulled]:
+def _in_order(cursors: Sequence[QueueCursor], options: TopicOptions) -> Iterator[list[_Pulled]]:
+    """Yield the chunks of concurrently read ranges, in the order of the ranges.
+
+    A chunk of a later range waits for the end of the earlier ranges. So the order of a task's rows depends on its
+    ranges alone, and not on how much a broker returned at a time: writers number rows by their position (SPARK_ID).
+    """
+    waiting: dict[int, Chunk] = {}
+    cursors = [cursor for cursor in cursors if not cursor.is_done]
+    head = 0
+    while head < len(cursors):
+        asked = {index: one for index, one in enumerate(cursors) if index not in waiting and not one.is_done}
+        waiting |= options.link.call(_next_chunks, asked)
+        pulled = []
+        while head in waiting:
+            pulled.append(_Pulled(cursors[head].part, waiting.pop(head)))
+            head += cursors[head].is_done
+        yield pulled
+
+
+async def _next_chunks(client: Client, cursors: Mapping[int, QueueCursor]) -> dict[int, Chunk]:
     """Return the next chunk of each range. Raises ReadError."""
     chunks: dict[int, Chunk] = {}
 
@@ -130,11 +147,22 @@ async def _next_chunks(client: Client, cursors: Sequence[QueueCursor]) -> list[_
 
     try:
         async with trio.open_nursery() as nursery:
-            for index, cursor in enumerate(cursors):
+            for index, cursor in cursors.items():
                 nursery.start_soon(fetch, index, cursor)
     except BaseExceptionGroup as group:
         raise first_failure(group) from None
-    return [_Pulled(cursor.part, chunks[index]) for index, cursor in enumerate(cursors)]
+    return chunks
+
+
+def _report(losses: Sequence[Loss], options: TopicOptions) -> None:
+    """Raise DataLossError for the first loss.
+
+    With failOnDataLoss=false, logs a warning for each.
+    """
+    if losses and options.fail_on_data_loss:
+        raise DataLossError(_explained(losses[0]))
+    for loss in losses:
+        log.warning("%s: %s. They are left out, because failOnDataLoss is false", NAME, loss)
 
 
 def _explained(loss: Loss) -> str:

@@ -31,6 +31,7 @@ from rmqlab.pipeline.disconnects import exit_if_disconnected
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.messagesizes import limited_to_bytes
 from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
+from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, Bound
 from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
 from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
@@ -207,8 +208,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset.
         """
         end = dict(begin)
-        for queue in bounds.keys() & begin.keys():
+        shrunk = []
+        for queue in sorted(bounds.keys() & begin.keys()):
             end[queue] = self._end_of(queue, begin[queue], bounds[queue])
+            if end[queue] < begin[queue]:
+                shrunk.append(f"{queue} ends at {end[queue]}, and was read up to {begin[queue]}")
+        if shrunk:
+            self.bounds.warn(
+                f"{NAME}: {shortened(shrunk)}: messages were lost. The stream continues there: failOnDataLoss is false"
+            )
         if fresh := bounds.keys() - begin.keys():
             firsts = self.options.link.call(self._ask, queues.min_offset, fresh)
             end |= {queue: bound.offset for queue, bound in firsts.items()}

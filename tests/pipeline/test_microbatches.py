@@ -1,11 +1,17 @@
 """Size, begin and backlog of a stream's micro-batches."""
 
 import hypothesis
+import pyarrow as pa
 import pytest
 from hypothesis import strategies
 
 from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_bytes, within_limit
+from rmqlab.pipeline.options import bind_options
+from rmqlab.pipeline.queues import Bound
+from rmqlab.pipeline.topicbounds import DataLossError
 from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.pipeline.topicoptions import TopicOptions
+from rmqlab.pipeline.topicstream import StreamReader
 from tests.pipeline.test_topicoffsets import offsets, queues
 
 FIRST, SECOND, FRESH = QueueName("t", "b", 0), QueueName("t", "b", 1), QueueName("t", "b", 2)
@@ -81,6 +87,26 @@ def test_without_a_least_number_no_batch_waits() -> None:
 
 def test_messages_of_a_new_queue_do_not_wait_before_its_beginning_is_recorded() -> None:
     assert waiting_messages({FIRST: 3, SECOND: 9}, {FIRST: 8, SECOND: 2, FRESH: 50}) == 5
+
+
+# ---- losses ----------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_shrank_is_one_warning_if_losses_are_allowed(caplog: pytest.LogCaptureFixture) -> None:
+    """A slave may lag. Planning is repeated while a batch waits for messages."""
+
+    def reader(**options: str) -> StreamReader:
+        given = {"nameserver": "a:1", "topic": "t"} | options
+        return StreamReader(bind_options(TopicOptions, given, source="rocketmq"), pa.schema([]))
+
+    begin, bounds = {FIRST: 9, SECOND: 9, FRESH: 9}, {FIRST: Bound(4, 0), SECOND: Bound(12, 0), FRESH: Bound(4, 1)}
+    allowing = reader(failondataloss="false")
+    for _ in range(2):
+        assert allowing._end(begin, bounds) == {FIRST: 4, SECOND: 12, FRESH: 9}
+    (warning,) = caplog.records
+    assert "t@b:0 ends at 4, and was read up to 9: messages were lost" in warning.getMessage()
+    with pytest.raises(DataLossError, match="t@b:0 ends at 4, and was read up to 9: its master has lost messages"):
+        reader()._end(begin, bounds)
 
 
 # ---- behind latest ---------------------------------------------------------------------------------------

@@ -15,12 +15,14 @@ from hypothesis import strategies
 from trio.testing import MockClock
 
 from rmqlab.client.instance import Client
-from rmqlab.pipeline import queues
-from rmqlab.pipeline.queues import BOUNDS_AT_ONCE, Bound, Pulled, gather_bounds, offset_at
+from rmqlab.pipeline import timesearch
+from rmqlab.pipeline.queues import BOUNDS_AT_ONCE, MAX_OFFSET, Bound, Pulled, gather_bounds, max_offset
+from rmqlab.pipeline.timesearch import offset_at
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import StoredMessage, encode_message
+from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
 from tests.pipeline.hostile import reply
 
 QUEUE = QueueName("orders", "broker-a", 0)
@@ -53,7 +55,7 @@ def found_by(times: list[int], expired: int, millis: int, nearest: int) -> tuple
         return await offset_at(client, QUEUE, {0: "here"}, millis)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "pull", pull)
+        patch.setattr(timesearch, "pull", pull)
         return trio.run(find), pulls
 
 
@@ -81,6 +83,24 @@ def test_many_messages_of_one_millisecond_take_few_pulls() -> None:
     assert pulls < 50
 
 
+def test_a_search_of_the_largest_queue_waits_for_few_responses() -> None:
+    """A broker may report any offset as that of the nearest message."""
+    rounds = 0
+
+    async def find() -> int:
+        async def is_older(place: int) -> bool:
+            nonlocal rounds
+            rounds = round(trio.current_time() - started) + 1
+            await trio.sleep(1)
+            return place < MAX_OFFSET // 3
+
+        started = trio.current_time()
+        return await timesearch._first_not_older(is_older, MAX_OFFSET)
+
+    assert trio.run(find, clock=MockClock(autojump_threshold=0)) == MAX_OFFSET // 3
+    assert rounds < 35
+
+
 def test_an_empty_queue_begins_at_its_first_offset() -> None:
     assert found_by([], 0, 5, 0)[0] == 0
 
@@ -105,3 +125,39 @@ async def test_a_broker_is_asked_for_a_limited_number_of_bounds_at_a_time(autoju
     assert got.bounds.keys() == set(names[:4000])
     assert got.silent == dict.fromkeys(names[4000:], "no response within 10 s")
     assert autojump_clock.current_time() == 10
+
+
+@pytest.mark.usefixtures("autojump_clock")
+@pytest.mark.parametrize("failure", [RequestTimeoutError("silent"), ConnectError("no route")])
+async def test_a_silent_master_holds_up_no_queue_that_its_slave_serves(failure: Exception) -> None:
+    """Two rounds of BOUNDS_AT_ONCE queues that ask it first take all the time."""
+    asked = Counter[str]()
+
+    async def ask(address: str, *_: Any) -> Command:
+        asked[address] += 1
+        await trio.sleep(5 if address == "master" else 0.01)
+        if address == "master":
+            raise failure
+        return reply(offset=7)
+
+    client = cast("Client", SimpleNamespace(named=lambda name: name, ask=ask))
+    names = [QueueName("orders", "a", number) for number in range(4 * BOUNDS_AT_ONCE)]
+    got = await gather_bounds(client, names, {"a": {0: "master", 1: "slave"}}, max_offset, seconds=10)
+    assert got.silent == {}
+    assert got.bounds == dict.fromkeys(names, Bound(7, 1))
+    assert asked["master"] == BOUNDS_AT_ONCE
+    again = await gather_bounds(client, names[:1], {"a": {0: "master", 1: "slave"}}, max_offset, seconds=10)
+    assert again.bounds == {names[0]: Bound(7, 1)}
+    assert asked["master"] == BOUNDS_AT_ONCE + 1
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_silent_broker_without_another_member_is_asked_for_each_queue() -> None:
+    async def ask(*_: Any) -> Command:
+        await trio.sleep(0.01)
+        raise ConnectError("refused")
+
+    client = cast("Client", SimpleNamespace(named=lambda name: name, ask=ask))
+    names = [QueueName("orders", "a", number) for number in range(BOUNDS_AT_ONCE + 1)]
+    got = await gather_bounds(client, names, {"a": {0: "master"}}, max_offset, seconds=10)
+    assert set(got.silent.values()) == {"no member responds (broker id 0 at master: refused)"}

@@ -40,7 +40,7 @@ def record(queue_id: int, offset: int, topic: str = "orders") -> bytes:
 
 @attrs.define
 class FakeCursor:
-    """Returns two offsets at a time, none of which are in `missing`.
+    """Returns `step` offsets at a time, none of which are in `missing`.
 
     It starts only when all cursors have started.
     """
@@ -52,6 +52,7 @@ class FakeCursor:
     breaks: bool
     replaced: Mapping[int, bytes]
     """Records that are returned instead of those at some offsets."""
+    step: int
     position: int = 0
 
     @property
@@ -64,7 +65,7 @@ class FakeCursor:
         with trio.fail_after(60):
             for other in self.waits_for:
                 await other.waiting.wait()
-        start, end = self.position, min(self.position + 2, self.part.end)
+        start, end = self.position, min(self.position + self.step, self.part.end)
         self.position = end
         found = [offset for offset in range(start, end) if offset not in self.missing]
         queue_id = self.part.queue.queue_id
@@ -91,6 +92,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
         missing: frozenset[int] = frozenset(),
         broken: int = -1,
         replaced: Mapping[int, bytes] | None = None,
+        step: int = 2,
         **options: str,
     ) -> list[list[Row]]:
         cursors: list[FakeCursor] = []
@@ -98,9 +100,10 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
         def cursor(part: QueueRange, *_: Any) -> FakeCursor:
             queue = part.queue.queue_id
             made = FakeCursor(
-                part, missing if queue else frozenset(), trio.Event(), cursors, queue == broken, replaced or {}
+                part, missing if queue else frozenset(), trio.Event(), cursors, queue == broken, replaced or {}, step
             )
-            cursors.append(made)
+            if part.size:
+                cursors.append(made)
             return made
 
         monkeypatch.setattr(topicreader, "QueueCursor", cursor)
@@ -114,10 +117,18 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 def test_queues_of_a_task_are_read_concurrently_into_common_batches(read: Read) -> None:
-    assert read(("broker-a", 0, 3), ("broker-b", 1, 2)) == [
-        [("broker-a", 0, 0), ("broker-a", 0, 1), ("broker-b", 1, 0), ("broker-b", 1, 1)],
-        [("broker-a", 0, 2)],
+    assert read(("broker-a", 0, 3), ("broker-b", 1, 2), ("broker-c", 2, 0), ("broker-c", 3, 1)) == [
+        [("broker-a", 0, 0), ("broker-a", 0, 1)],
+        [("broker-a", 0, 2), ("broker-b", 1, 0), ("broker-b", 1, 1), ("broker-c", 3, 0)],
     ]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7])
+def test_the_order_of_rows_does_not_depend_on_how_much_a_broker_returns(read: Read, step: int) -> None:
+    """A writer numbers the rows of a task: a repeated task has to number them equally."""
+    ranges = [("broker-a", 0, 5), ("broker-b", 1, 7), ("broker-c", 2, 3)]
+    rows = [row for batch in read(*ranges, step=step) for row in batch]
+    assert rows == [(broker, queue, offset) for broker, queue, end in ranges for offset in range(end)]
 
 
 def test_a_worker_does_not_collect_what_it_has_imported(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +138,16 @@ def test_a_worker_does_not_collect_what_it_has_imported(read: Read, monkeypatch:
     assert len(calls) == 1
 
 
-def test_a_hole_is_reported_for_its_queue(read: Read) -> None:
+def test_a_hole_is_reported_for_its_queue(read: Read, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(DataLossError, match=r"orders@broker-b:1: offsets 3 to 3 are lost"):
         read(("broker-a", 0, 4), ("broker-b", 1, 4), missing=frozenset([3]))
+    assert not caplog.records
     rows = read(("broker-a", 0, 4), ("broker-b", 1, 4), missing=frozenset([3]), failondataloss="false")
+    (warning,) = caplog.records
+    assert warning.getMessage() == (
+        "rocketmq: orders@broker-b:1: offsets 3 to 3 are lost: the broker skips 1 of them. "
+        "They are left out, because failOnDataLoss is false"
+    )
     assert sorted(offset for batch in rows for broker, _, offset in batch if broker == "broker-b") == [0, 1, 2]
 
 
