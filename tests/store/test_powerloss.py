@@ -70,7 +70,7 @@ def test_wiping_deletes_the_store_and_nothing_beside_it(open_store: Open) -> Non
     root = store.config.store_path_root_dir
     (root / "notes.txt").write_text("not the store's")
     assert has_store(store.config)
-    assert wipe_store(store.config) == 6  # log, queue, index, marks, checkpoint, lock
+    assert wipe_store(store.config) == 7  # log, queue and its end, index, marks, checkpoint, lock
     assert [path.name for path in root.iterdir()] == ["notes.txt"]
     assert not has_store(store.config)
     assert wipe_store(store.config) == 0
