@@ -9,9 +9,11 @@ logs may lack records are not compared.
 import collections
 from collections.abc import Collection, Iterator, Mapping
 
+import attrs
+
 from rmqlab.cluster.checks.copies import Stores, broker_of
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
-from rmqlab.remoting.names import RESENT_PREFIXES, is_system_topic
+from rmqlab.remoting.names import RESENT_PREFIXES, SCHEDULE_TOPIC, is_system_topic
 from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -76,9 +78,19 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
     # Messages that a consumer sends back wait in the topic of delayed messages before they are in its retry topic.
     own = [topic for topic in topics if not topic.startswith(RESENT_PREFIXES) and not is_system_topic(topic)]
     is_elsewhere = queue.topic == send.topic and bool(own)
-    if (queue, offset) in places or not (queue.topic in topics or is_elsewhere):
+    is_there = any(_holds(queue, place) and at == offset for place, at in places)
+    if is_there or not (queue.topic in topics or is_elsewhere):
         return ""
     return f"{send.node} recorded an acknowledgement from {queue} offset {offset}"
+
+
+def _holds(acknowledged: Queue, stored: Queue) -> bool:
+    """Return True if a record in one queue is the one that was acknowledged in another.
+
+    A broker with fewer delay levels than the producer asked for holds the message at its last one.
+    """
+    is_lower = acknowledged.topic == SCHEDULE_TOPIC and stored.queue_id < acknowledged.queue_id
+    return stored == (attrs.evolve(acknowledged, queue_id=stored.queue_id) if is_lower else acknowledged)
 
 
 def _delivered_elsewhere(send: Send, deliveries: Collection[Delivery], places: Collection[_Place]) -> str:

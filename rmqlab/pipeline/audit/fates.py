@@ -13,7 +13,7 @@ from typing import Any
 from rmqlab.pipeline.audit import origins, unreplicated, unstored
 from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run, written
-from rmqlab.remoting.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown, unsent_text
@@ -78,16 +78,19 @@ group by message_id
 # The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%,
 # through the topic of delayed messages. `uncertain` are the brokers whose logs may lack records. Spark interprets
 # `exists`, row by row: the condition that is false for almost all messages is first.
-_ELSEWHERE = """
+# A broker with fewer delay levels than the producer asked for holds the message at its last one.
+_ELSEWHERE = f"""
 send.acknowledged and send.broker is not null and send.place_queue is not null and send.offset is not null
     and not exists(places, place -> place.topic = send.place_topic and place.broker = send.broker
-        and place.queue = send.place_queue and place.offset = send.offset + send.position)
-    and send.broker not in ({uncertain})
+        and (place.queue = send.place_queue
+            or place.topic = {literal(SCHEDULE_TOPIC)} and place.queue < send.place_queue)
+        and place.offset = send.offset + send.position)
+    and send.broker not in ({{uncertain}})
     and exists(places, place -> place.topic = send.place_topic or send.place_topic = send.topic
-        and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%') and not ({system}))
+        and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%') and not ({_SYSTEM_TOPIC}))
 or exists(delivered, one -> not exists(places, place -> place.topic = one.topic and place.broker = one.broker
         and place.queue = one.queue and place.offset = one.offset)
-    and one.broker not in ({uncertain})
+    and one.broker not in ({{uncertain}})
     and (one.topic != send.topic or exists(places, place -> place.topic = one.topic)))
 """
 
@@ -178,7 +181,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
     absent = "send.acknowledged and not is_stored"
     listed = ", ".join(map(literal, topics)) or "''"
     uncertain = ", ".join(map(literal, _uncertain(run))) or "''"
-    elsewhere = _ELSEWHERE.format(uncertain=uncertain, system=_SYSTEM_TOPIC)
+    elsewhere = _ELSEWHERE.format(uncertain=uncertain)
     sent_until = run.conditions.sent_until(run.ended_at)
     return {
         "lost": f"{absent} and not is_expired",
