@@ -148,6 +148,7 @@ def test_so_does_what_else_goes_through_all_queues(
 ) -> None:
     talk, turns = wide
     talk.heartbeat("g", "Wide")
+    turns.run_all()  # of the notice to rebalance
     assert talk.exchange(code, fields) == []
     assert turns.run_all() == 2000 // UNITS_AT_ONCE
     assert talk.peer.replies[-1].code == ResponseCode.SUCCESS

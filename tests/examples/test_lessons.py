@@ -60,7 +60,8 @@ def prints_what_is_shown(command: Command) -> bool:
 @pytest.mark.timeout(300)
 def test_the_lessons_show_what_happens(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
-    commands = list(commands_of(PAGE.read_text("utf-8")))
+    purge, *commands = commands_of(PAGE.read_text("utf-8"))  # there is no cluster to purge here
+    assert purge.words == ("down", "--purge")
     assert [commands[0].words[0], commands[-1].words[0]] == ["up", "down"]
     try:
         for command in commands:
