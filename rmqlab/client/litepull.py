@@ -12,6 +12,7 @@ DefaultLitePullConsumerImpl.
 """
 
 import collections
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -65,7 +66,7 @@ class LitePullConsumer(Member):
         super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
-        self._has_run = False
+        self._has_run = self._is_subscribing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
         """Pull and commit until cancelled; then commit once more, and leave the group.
@@ -104,8 +105,9 @@ class LitePullConsumer(Member):
         consumer is subscribed, and shares the queues soon.
         """
         nursery = self._running()
-        if self._held or self._assignments is not None:
+        if self._held or self._assignments is not None or self._is_subscribing:
             raise RuntimeError("queues are assigned by hand, or a subscription is there already")
+        self._is_subscribing = True
         named = {self._client.named(topic): expression for topic, expression in topics.items()}
         before = dict(self._group.subscriptions)
         self._group.subscriptions.update(subscriptions(named, version=wall_millis()))
@@ -117,6 +119,8 @@ class LitePullConsumer(Member):
             self._group.subscriptions.clear()
             self._group.subscriptions.update(before)
             raise
+        finally:
+            self._is_subscribing = False
         self._client.add_consumer(self.group, self)
         self._client.on_route.append(self._route_changed)
         assignments = self._assignments = Assignments(
@@ -125,8 +129,11 @@ class LitePullConsumer(Member):
         try:
             await self._client.heartbeat()  # before the first rebalance: the member list must include us
             await assignments.rebalance()
-        finally:  # also if it is cancelled: this consumer is a member from now on
-            nursery.start_soon(assignments.rebalance_forever)
+        except BaseException:  # also if it is cancelled: this consumer is a member from now on
+            with contextlib.suppress(RuntimeError):  # its nursery ends, too
+                nursery.start_soon(assignments.rebalance_forever)
+            raise
+        nursery.start_soon(assignments.rebalance_forever)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
         """Read these queues from now on and no others.

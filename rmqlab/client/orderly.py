@@ -85,10 +85,14 @@ class OrderlyConsumption:
                 message.stored.reconsume_times += 1
             elif await self._hand_back(message, -1):
                 continue
+            if held.is_dropped:  # its offset may have been reset meanwhile
+                return
             consumed = messages[: messages.index(message)]
             self._group.offsets.update(held.queue, held.remove(consumed), increase_only=True)
             held.put_back()
             assignment.notify_room()
+            return
+        if held.is_dropped:
             return
         self._group.offsets.update(held.queue, held.commit(), increase_only=True)
         assignment.notify_room()

@@ -223,9 +223,9 @@ class Producer:
             outcome = await self._deliver(outgoing, limit, to)
         except SendError as exc:
             outcome = exc
-        except Exception as exc:  # of on_attempt: it must not end the client
-            log.exception("on_attempt failed at %s", outgoing.message_id)
-            outcome = IndeterminateError(f"may be stored: on_attempt failed: {exc!r}", ())
+        except Exception as exc:  # such as one of on_attempt: it must not end the client
+            log.exception("the send of %s failed", outgoing.message_id)
+            outcome = IndeterminateError(f"may be stored: {exc!r}", ())
         finally:
             self.sends_under_way -= 1
         try:

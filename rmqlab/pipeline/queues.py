@@ -52,8 +52,20 @@ _PULL_ANSWERS = frozenset(
 
 BOUNDS_AT_ONCE = 500
 """Queues of a broker whose bounds are requested at a time."""
-_SILENT: ContextVar[set[str]] = ContextVar("_SILENT")
-"""Addresses that did not respond in time while bounds of many queues were requested: asked after the other members."""
+
+
+@attrs.define
+class _Heard:
+    """Addresses that responded, or did not respond in time, while bounds of many queues are requested."""
+
+    responding: set[str] = attrs.field(factory=set)
+    late: set[str] = attrs.field(factory=set)
+
+    def is_silent(self, address: str) -> bool:
+        return address in self.late and address not in self.responding
+
+
+_HEARD: ContextVar[_Heard] = ContextVar("_HEARD")
 NO_QUEUE = -1
 """First offset, and offset at a time, of a queue that a broker does not have."""
 MAX_OFFSET = 2**63 // QUEUE_ENTRY_SIZE
@@ -205,17 +217,21 @@ def checked_offset(offset: int | None, *, least: int = NO_QUEUE) -> int:
 async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
     """Return the first member's result for which `ask` raises no error, and its id.
 
-    The master is asked first, unless it was silent for another queue (see `for_each_queue`). Raises UnreachableError.
+    The master is asked first, unless it was silent for all other queues (see `for_each_queue`). Raises
+    UnreachableError.
     """
-    failures, is_refused, silent = [], False, _SILENT.get(None)
-    for broker_id in sorted(members, key=lambda broker_id: (members[broker_id] in (silent or ()), broker_id)):
+    failures, is_refused, heard = [], False, _HEARD.get(None) or _Heard()
+    for broker_id in sorted(members, key=lambda broker_id: (heard.is_silent(members[broker_id]), broker_id)):
         try:
-            return await ask(members[broker_id]), broker_id
+            result = await ask(members[broker_id])
         except FAILURES as exc:
-            if silent is not None and isinstance(exc, ConnectError | RequestTimeoutError):
-                silent.add(members[broker_id])
+            if isinstance(exc, ConnectError | RequestTimeoutError):
+                heard.late.add(members[broker_id])
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
             is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING
+        else:
+            heard.responding.add(members[broker_id])
+            return result, broker_id
     reason = f"no member responds ({'; '.join(failures)})" if failures else "no route has this broker"
     raise UnreachableError(queue, reason, is_refused=is_refused)
 
@@ -352,20 +368,22 @@ async def gather_bounds(
     return GatheredBounds(bounds, silent)
 
 
-async def for_each_queue(queues: Iterable[QueueName], ask: Callable[[QueueName], Awaitable[object]]) -> None:
-    """Await a request for each queue, concurrently.
+async def for_each_queue(
+    queues: Iterable[QueueName], ask: Callable[[QueueName], Awaitable[object]], *, requests: int = 1
+) -> None:
+    """Await up to `requests` concurrent requests for each queue, concurrently.
 
-    Of each broker, BOUNDS_AT_ONCE at a time: requests for thousands would time out before it has replied to them. If
-    a member of its group is silent, the others are asked first from then on: otherwise each BOUNDS_AT_ONCE queues would
-    wait for the timeout of a request.
+    Of each broker, BOUNDS_AT_ONCE at a time: thousands would time out before it has replied to them. A member of its
+    group that responds to none is asked after the others from then on: otherwise the rest would wait for the timeout of
+    a request each time.
     """
     by_broker: dict[str, list[QueueName]] = {}
     for queue in queues:
         by_broker.setdefault(queue.broker, []).append(queue)
-    token = _SILENT.set(set())  # the tasks of the nursery share it
+    token = _HEARD.set(_Heard())  # the tasks of the nursery share it
     try:
         async with trio.open_nursery() as nursery:
             for of_broker in by_broker.values():
-                nursery.start_soon(functools.partial(for_each, at_once=BOUNDS_AT_ONCE), of_broker, ask)
+                nursery.start_soon(functools.partial(for_each, at_once=BOUNDS_AT_ONCE // requests), of_broker, ask)
     finally:
-        _SILENT.reset(token)
+        _HEARD.reset(token)

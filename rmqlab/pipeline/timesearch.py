@@ -11,7 +11,7 @@ from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.headers.offset import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 from rmqlab.remoting.message import decode_message
 
-_PROBES = 7
+PROBES = 7
 """Messages of a queue whose times are requested at a time."""
 
 
@@ -65,9 +65,9 @@ async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], of
         found = await first_of(places)
         low = places[found - 1] if found else -1
         high = places[found] if found < len(places) else high
-        step, probes = step * 2**probes, _PROBES
+        step, probes = step * 2**probes, PROBES
     while high - low > 1:
-        gap, parts = high - low, min(_PROBES + 1, high - low)
+        gap, parts = high - low, min(PROBES + 1, high - low)
         places = [low + gap * number // parts for number in range(1, parts)]
         found = await first_of(places)
         high, low = [*places, high][found], [low, *places][found]

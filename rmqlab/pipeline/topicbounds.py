@@ -23,7 +23,7 @@ from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
 from rmqlab.pipeline.refusals import lacks_filter
 from rmqlab.pipeline.silence import Silence, silences
-from rmqlab.pipeline.timesearch import offset_at
+from rmqlab.pipeline.timesearch import PROBES, offset_at
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
@@ -244,7 +244,7 @@ class Bounds:
         async def find(client: Client, queue: QueueName) -> int:
             return await _offset_of(client, queue, self.members.get(queue.broker, {}), places[queue])
 
-        return self._find_all(find, places)
+        return self._find_all(find, places, requests=PROBES)
 
     def commits(self) -> Commits:
         """Return the committed offsets of the group of option startingGroup.
@@ -266,11 +266,15 @@ class Bounds:
         return Commits(offsets, frozenset(itertools.chain.from_iterable(groups for groups, _ in found.values())))
 
     def _find_all(
-        self, find: Callable[[Client, QueueName], Awaitable[T]], of: Collection[QueueName]
+        self,
+        find: Callable[[Client, QueueName], Awaitable[T]],
+        of: Collection[QueueName],
+        *,
+        requests: int = 1,
     ) -> dict[QueueName, T]:
         """Return what `find` returns for each of these queues.
 
-        Raises PlanError for queues of groups that do not respond, unless they may be skipped.
+        It makes up to `requests` requests at a time. Raises PlanError for queues of groups that do not respond, unless they may be skipped.
         """
         found: dict[QueueName, T] = {}
         silent: dict[QueueName, str] = {}
@@ -284,7 +288,7 @@ class Bounds:
                         raise PlanError(f"{NAME}: {exc}") from None
                     silent[queue] = exc.reason
 
-            await queues.for_each_queue(sorted(set(of) - self._skipped), one)
+            await queues.for_each_queue(sorted(set(of) - self._skipped), one, requests=requests)
 
         self._call(find_all)
         self._skip(silent)

@@ -3,8 +3,9 @@
 The task belongs to a batch or a stream.
 """
 
+import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -34,6 +35,8 @@ COLUMNS = {"topic": "string", "broker": "string"} | {
 _BATCH_BYTES = 4 * 2**20
 _RANGES_AT_ONCE = 16
 """Ranges of a task that are read concurrently: each with pulls of its own, and a share of the batch's bytes."""
+_WAITING_BYTES = 16 * 2**20
+"""Bytes of later ranges that wait for the first one, from which on only that is read."""
 _MANY_TASKS = 256
 """Tasks beyond which small ranges share them, unless option minPartitions asks for more."""
 _MAX_TASKS = 200_000
@@ -122,33 +125,40 @@ class _Pulled:
 def _in_order(cursors: Sequence[QueueCursor], options: TopicOptions) -> Iterator[list[_Pulled]]:
     """Yield the chunks of concurrently read ranges, in the order of the ranges.
 
-    A chunk of a later range waits for the end of the earlier ranges. So the order of a task's rows depends on its
-    ranges alone, and not on how much a broker returned at a time: writers number rows by their position (SPARK_ID).
+    Chunks of later ranges wait for the end of the earlier ranges. So the order of a task's rows depends on its ranges
+    alone, and not on how much a broker returned at a time: writers number rows by their position (SPARK_ID).
     """
-    waiting: dict[int, Chunk] = {}
-    cursors = [cursor for cursor in cursors if not cursor.is_done]
-    head = 0
-    while head < len(cursors):
-        asked = {index: one for index, one in enumerate(cursors) if index not in waiting and not one.is_done}
-        waiting |= options.link.call(_next_chunks, asked)
+    waiting: dict[QueueCursor, list[Chunk]] = {cursor: [] for cursor in cursors if not cursor.is_done}
+    while waiting:
+        head = next(iter(waiting))
+        has_room = sum(map(_byte_count, itertools.chain.from_iterable(waiting.values()))) < _WAITING_BYTES
+        asked = [one for one in waiting if not one.is_done and (has_room or one is head)]
+        for cursor, chunk in options.link.call(_next_chunks, asked).items():
+            waiting[cursor].append(chunk)
         pulled = []
-        while head in waiting:
-            pulled.append(_Pulled(cursors[head].part, waiting.pop(head)))
-            head += cursors[head].is_done
+        for cursor in list(waiting):
+            pulled += [_Pulled(cursor.part, chunk) for chunk in waiting.pop(cursor)]
+            if not cursor.is_done:
+                waiting = {cursor: [], **waiting}
+                break
         yield pulled
 
 
-async def _next_chunks(client: Client, cursors: Mapping[int, QueueCursor]) -> dict[int, Chunk]:
-    """Return the next chunk of each range. Raises ReadError."""
-    chunks: dict[int, Chunk] = {}
+def _byte_count(chunk: Chunk) -> int:
+    return sum(map(len, chunk.bodies))
 
-    async def fetch(index: int, cursor: QueueCursor) -> None:
-        chunks[index] = await cursor.next(client, _BATCH_BYTES // len(cursors))
+
+async def _next_chunks(client: Client, cursors: Sequence[QueueCursor]) -> dict[QueueCursor, Chunk]:
+    """Return the next chunk of each range. Raises ReadError."""
+    chunks: dict[QueueCursor, Chunk] = {}
+
+    async def fetch(cursor: QueueCursor) -> None:
+        chunks[cursor] = await cursor.next(client, _BATCH_BYTES // len(cursors))
 
     try:
         async with trio.open_nursery() as nursery:
-            for index, cursor in cursors.items():
-                nursery.start_soon(fetch, index, cursor)
+            for cursor in cursors:
+                nursery.start_soon(fetch, cursor)
     except BaseExceptionGroup as group:
         raise first_failure(group) from None
     return chunks

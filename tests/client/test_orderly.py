@@ -67,6 +67,29 @@ async def test_a_failed_message_is_redelivered_before_the_next(
     assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
 
 
+async def test_a_failure_after_a_reset_does_not_undo_it(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    got: list[bytes] = []
+
+    async def consume(messages: Sequence[ReceivedMessage]) -> None:
+        got.extend(message.body for message in messages)
+        if got == [b"0", b"1", b"2"]:
+            consumer.reset_offsets("orders", dict.fromkeys(consumer.status("orders"), 0))
+            with trio.CancelScope(shield=True):  # as a function that runs in a thread
+                await trio.sleep(5)
+            raise ConsumeLaterError
+        if got[3:] == [b"0", b"1"]:
+            await trio.sleep_forever()
+
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, consume, config=ConsumerConfig(orderly=True))
+    await nursery.start(consumer.run)
+    await world.until(lambda: got[3:] == [b"0", b"1"])
+    await trio.sleep(20)
+    assert broker.offsets["cg", "orders", 0] == 1
+
+
 async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:

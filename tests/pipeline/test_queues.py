@@ -152,6 +152,22 @@ async def test_a_silent_master_holds_up_no_queue_that_its_slave_serves(failure: 
 
 
 @pytest.mark.usefixtures("autojump_clock")
+async def test_a_master_that_is_late_once_is_still_asked_first() -> None:
+    """Its slave may end earlier, and a batch would leave out acknowledged messages."""
+
+    async def ask(address: str, _code: int, header: Any) -> Command:
+        await trio.sleep(0.01)
+        if address == "master" and header.queue_id == 3:
+            raise RequestTimeoutError("late")
+        return reply(offset=7)
+
+    client = cast("Client", SimpleNamespace(named=lambda name: name, ask=ask))
+    names = [QueueName("orders", "a", number) for number in range(2 * BOUNDS_AT_ONCE)]
+    got = await gather_bounds(client, names, {"a": {0: "master", 1: "slave"}}, max_offset, seconds=10)
+    assert got.bounds == {queue: Bound(7, int(queue.queue_id == 3)) for queue in names}
+
+
+@pytest.mark.usefixtures("autojump_clock")
 async def test_a_silent_broker_without_another_member_is_asked_for_each_queue() -> None:
     async def ask(*_: Any) -> Command:
         await trio.sleep(0.01)

@@ -1,6 +1,6 @@
 """Tasks that read several queues, without a broker: pulls are made up."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -38,7 +38,7 @@ def record(queue_id: int, offset: int, topic: str = "orders") -> bytes:
     )  # fmt: skip
 
 
-@attrs.define
+@attrs.define(eq=False)
 class FakeCursor:
     """Returns `step` offsets at a time, none of which are in `missing`.
 
@@ -129,6 +129,24 @@ def test_the_order_of_rows_does_not_depend_on_how_much_a_broker_returns(read: Re
     ranges = [("broker-a", 0, 5), ("broker-b", 1, 7), ("broker-c", 2, 3)]
     rows = [row for batch in read(*ranges, step=step) for row in batch]
     assert rows == [(broker, queue, offset) for broker, queue, end in ranges for offset in range(end)]
+
+
+@pytest.mark.parametrize(("room", "asked"), [(2**20, [2] * 5), (1, [2] + [1] * 8)])
+def test_later_ranges_are_read_on_while_they_wait(
+    read: Read, monkeypatch: pytest.MonkeyPatch, room: int, asked: list[int]
+) -> None:
+    """One range after the other would be read from one broker at a time."""
+    next_chunks, rounds = topicreader._next_chunks, []
+
+    async def counted(client: Any, cursors: Sequence[Any]) -> Any:
+        rounds.append(len(cursors))
+        return await next_chunks(client, cursors)
+
+    monkeypatch.setattr(topicreader, "_next_chunks", counted)
+    monkeypatch.setattr(topicreader, "_WAITING_BYTES", room)
+    rows = [row for batch in read(("broker-a", 0, 10), ("broker-b", 1, 10)) for row in batch]
+    assert rows == [(broker, queue, at) for broker, queue in (("broker-a", 0), ("broker-b", 1)) for at in range(10)]
+    assert rounds == asked
 
 
 def test_a_worker_does_not_collect_what_it_has_imported(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

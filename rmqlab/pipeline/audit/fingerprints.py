@@ -5,10 +5,10 @@ def fingerprint(*columns: str) -> str:
     """Return an aggregate: a struct that is equal for the same rows.
 
     In any order. Other rows have another one, but for a chance of less than 2^-64. The sum finds rows that are there
-    twice, which `bit_xor` does not, and is of half the bits, as a sum of 64 would overflow.
+    twice, which `bit_xor` does not. It is of 24 bits, so that it overflows with 10^12 rows only.
     """
     hashed = f"xxhash64({', '.join(columns)})"
-    return f"struct(count(*) found, bit_xor({hashed}) combined, sum({hashed} & 4294967295) added)"
+    return f"struct(count(*) found, bit_xor({hashed}) combined, sum({hashed} & 16777215) added)"
 
 
 def differing_groups(text: str, *groups: str) -> str:

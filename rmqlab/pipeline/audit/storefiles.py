@@ -131,7 +131,7 @@ def _marks_of(run: Run, node: str) -> Iterator[str]:
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     metric = f"unindexed {node}"
-    if why := why_no_index(read_settings(run.directory, node)):
+    if node not in run.wiped and (why := why_no_index(read_settings(run.directory, node))):
         return unknown(metric, MESSAGES, why)
     is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.cluster_events)
     if is_unclean or not ended_in_good_order(run, node):
