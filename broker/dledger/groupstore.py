@@ -18,7 +18,7 @@ from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logkind import LogKind
-from rmqlab.store.queueends import find_missing_entries
+from rmqlab.store.queueends import MissingEntries
 from rmqlab.store.queues import Queues
 from rmqlab.store.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.restart import Restart, restart
@@ -80,6 +80,7 @@ def recover(
             log.continue_plain()
         return found
     queues.recover(crashed=crashed, on_recovered=on_recovered)
+    missing = None if crashed else MissingEntries.find(config.store_path_root_dir, queues)
     if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began again: see `LogFollower`
         queues.delete_all()
         return Restart()
@@ -87,8 +88,8 @@ def recover(
     if queues.max_physical >= end:
         queues.trim_to_log(end)
     on_progress(end)
-    if not crashed:
-        find_missing_entries(config.store_path_root_dir, queues, end)
+    if missing is not None:
+        missing.mark(queues, end)
     start = queues.dispatch_from(log.min_offset, end)
     if crashed:
         start = min(start, _surely_dispatched(log, checkpoint, config))

@@ -85,7 +85,7 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
 
 
 def _holds(acknowledged: Queue, stored: Queue) -> bool:
-    """Return True if a record in one queue is the one that was acknowledged in another.
+    """Return True if a queue may hold a message acknowledged in another.
 
     A broker with fewer delay levels than the producer asked for holds the message at its last one.
     """

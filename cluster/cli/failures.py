@@ -29,7 +29,6 @@ def disk_failure(exc: BaseException) -> OSError | None:
 def undecodable_word(exc: BaseException, words: Sequence[str]) -> str | None:
     """Return a text about the first word that is no text, if it made a command fail.
 
-
     Python keeps such bytes as lone surrogates. Paths may have them; messages, and what is encoded as UTF-8, may not.
     """
     if not _is_surrogate_failure(exc):

@@ -3,7 +3,6 @@
 The model is mqadmin's resetOffsetByTime.
 """
 
-import contextlib
 from collections.abc import Mapping
 
 import attrs
@@ -97,8 +96,11 @@ async def show_offsets(operator: Operator, group: str, topic: str | None = None)
         await check_group(operator, group)
     bounds: dict[MessageQueue, TopicOffset] = {}
     for one in sorted({queue.topic for queue in committed}):
-        with contextlib.suppress(*FAILURES):  # such as a master that did not reply above, either
+        try:
             bounds |= await _bounds(operator, one)
+        except FAILURES as exc:
+            if not unreachable:  # otherwise it is most likely the master that did not reply above
+                unreachable[f"bounds of {one}"] = str(exc)
     ordered = sorted(committed.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id))
     return GroupOffsets(
         group=group,

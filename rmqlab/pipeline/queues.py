@@ -56,7 +56,7 @@ BOUNDS_AT_ONCE = 500
 
 @attrs.define
 class _Heard:
-    """Addresses that responded, or did not respond in time, while bounds of many queues are requested."""
+    """Which addresses respond while bounds of many queues are requested."""
 
     responding: set[str] = attrs.field(factory=set)
     late: set[str] = attrs.field(factory=set)

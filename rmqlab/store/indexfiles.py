@@ -199,7 +199,7 @@ def _misstated(path: Path, head: _Head, entries_at: int, most: int, records: "_R
         return
     with open_regular(path) as file:
         first, last = (_offset_at(file, entries_at, number) for number in (1, head.count - 1))
-    if head.begin != first or head.end < last or records.ends_before(head.end):
+    if head.begin != first or head.end < last or records.ends_before(head.end - 1):
         yield f"its head states messages from {head.begin} to {head.end}, and its entries lead from {first} to {last}"
     for stated, at, slack in ((head.begin_time, first, 0), (head.end_time, last, _ROUNDED)):
         stored_at = records.stored_at(at)
@@ -259,7 +259,7 @@ class _Records:
         return None
 
     def ends_before(self, offset: int) -> bool:
-        """Return True if the log has files, and they end before an offset."""
+        """Return True if the log has files, and an offset is their end or beyond."""
         return bool(self._files) and offset >= self._files[-1][0] + self._files[-1][1]
 
     def stored_at(self, offset: int) -> int | None:

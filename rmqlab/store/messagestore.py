@@ -187,7 +187,7 @@ class MessageStore:
             self.flushed(job)
         is_whole = self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.flusher.is_index_unsafe
         if is_whole and not self.cleaner.is_disk_full:
-            save_queue_ends(self.config.store_path_root_dir, self.queues)
+            save_queue_ends(self.config.store_path_root_dir, self.queues, self.log.max_offset)
             self._abort.remove()
 
     def _release(self) -> None:

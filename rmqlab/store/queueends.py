@@ -8,11 +8,16 @@ crash compares the queues with the log instead.
 
 import contextlib
 import logging
+from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+import attrs
 import msgspec
 
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.names import is_system_topic
+from rmqlab.store.configfile import read_config_file
 from rmqlab.store.consumequeue import LAST_POSITION
 from rmqlab.store.disk import Disk
 from rmqlab.store.queues import Queues, can_have_queues
@@ -24,49 +29,78 @@ ENDS_FILE: Final = "config/rmqlab.queues"
 _MOST_BYTES: Final = 256 * 2**20
 _LAST_OFFSET: Final = LAST_POSITION // 20
 
-_Ends = dict[str, dict[int, tuple[int, int]]]
-"""By topic and queue id: the next queue offset, and the end of the last record in the commit log."""
+
+class _Ends(msgspec.Struct):
+    """The content of the file."""
+
+    log: int
+    """End of the commit log at the stop, in bytes."""
+    queues: dict[str, dict[int, int]]
+    """The next queue offset, by topic and queue id."""
 
 
-def save_queue_ends(root: Path, queues: Queues) -> None:
+def save_queue_ends(root: Path, queues: Queues, log_end: int) -> None:
     """Write the ends of all queues at a clean stop.
 
-    If the disk has no room, there is no file.
+    If the disk has no room, or the directory of a topic no valid name, there is no file.
     """
-    ends: _Ends = {}
+    ends = _Ends(log_end, {})
     for queue in queues:
         if queue.max_offset:
-            ends.setdefault(queue.topic, {})[queue.queue_id] = queue.max_offset, queue.max_physical
+            ends.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.max_offset
     path = root / ENDS_FILE
     try:
         queues.disk.write_file(path, msgspec.json.encode(ends))
-    except OSError as exc:
-        logger.warning("%s is not written: %s", path, exc.strerror or exc)
+    except (OSError, ValueError) as exc:
+        logger.warning("%s is not written: %s", path, getattr(exc, "strerror", None) or exc)
         with contextlib.suppress(OSError):
             queues.disk.unlink(path)
 
 
-def find_missing_entries(root: Path, queues: Queues, log_end: int) -> None:
-    """Mark queues as damaged that end before they did at the last clean stop.
+@attrs.frozen
+class MissingEntries:
+    """Queues that end before they did at the last clean stop."""
 
-    `log_end` is the end of the log's records. Entries of records beyond were dropped with those.
-    """
-    for topic, ends in _read(root / ENDS_FILE, queues.disk).items():
-        for queue_id, (end, physical) in ends.items() if can_have_queues(topic) else ():
-            queue = queues.table.get((topic, queue_id))
-            known = queue.max_offset if queue is not None else 0
-            if known < end <= _LAST_OFFSET and (physical <= log_end or not known):
-                queues.open(topic, queue_id).is_damaged = True
+    log_end: int
+    """End of the commit log at that stop, in bytes."""
+    queues: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def find(cls, root: Path, queues: Queues) -> Self:
+        """Compare the queues with the file.
+
+        Entries beyond the log's end are dropped only later. Topics that are not in `topics.json` are left out: they may have been deleted by RocketMQ.
+        """
+        ends, known = _read(root / ENDS_FILE, queues.disk), _known_topics(root)
+        found = []
+        for topic, of_topic in ends.queues.items():
+            if not can_have_queues(topic) or not (known is None or topic in known or is_system_topic(topic)):
+                continue
+            for queue_id, end in of_topic.items():
+                queue = queues.table.get((topic, queue_id))
+                if (queue.max_offset if queue is not None else 0) < end <= _LAST_OFFSET:
+                    found.append((topic, queue_id))
+        return cls(ends.log, tuple(found))
+
+    def mark(self, queues: Queues, log_end: int) -> None:
+        """Mark the queues as damaged, unless RocketMQ has continued the log since."""
+        for topic, queue_id in self.queues if log_end <= self.log_end else ():
+            queues.open(topic, queue_id).is_damaged = True
+
+
+def _known_topics(root: Path) -> Collection[str] | None:
+    table = read_config_file(root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
+    return None if table is None else table.topic_config_table.keys()
 
 
 def _read(path: Path, disk: Disk) -> _Ends:
     try:
         return msgspec.json.decode(disk.read_file(path, _MOST_BYTES), type=_Ends)
     except FileNotFoundError:  # a store of RocketMQ, or one that was never stopped
-        return {}
+        return _Ends(0, {})
     except OSError as exc:
         why = exc.strerror or str(exc)
     except (ValueError, RecursionError) as exc:
         why = str(exc)
     logger.warning("%s is not used: %s", path, why)
-    return {}
+    return _Ends(0, {})

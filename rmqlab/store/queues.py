@@ -90,8 +90,8 @@ class Queues:
     def dispatch_from(self, log_min: int, log_end: int) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
-        This is the end of the last record in any queue, or in a damaged queue, which may have lost all entries. One whose next record may have expired
-        gets no entries of the log as it is: they would get wrong offsets.
+        This is the end of the last record in any queue, or in a damaged queue, which may have lost all entries. One
+        whose next record may have expired gets no entries of the log as it is: they would get wrong offsets.
         """
         start = self.max_physical
         for queue in self:

@@ -15,7 +15,7 @@ from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
-from rmqlab.store.queueends import find_missing_entries
+from rmqlab.store.queueends import MissingEntries
 from rmqlab.store.queues import EnteredOffsets, Queues
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ def restart(
     `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
     """
     queues.recover(crashed=crashed, on_recovered=on_recovered)
+    missing_entries = None if crashed else MissingEntries.find(config.store_path_root_dir, queues)
     files = log.files.files
     known = queues.max_physical
     if not files:
@@ -74,8 +75,8 @@ def restart(
             "%s is cut at %d, where no valid record follows; its queues have entries of records up to %d",
             log.files.directory, walk.end, known,
         )  # fmt: skip
-    if not crashed:
-        find_missing_entries(config.store_path_root_dir, queues, walk.end)
+    if missing_entries is not None:
+        missing_entries.mark(queues, walk.end)
         index_from = queues.max_physical
         return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
     return Restart(

@@ -211,6 +211,14 @@ def _is_altered(survey: JournalSurvey | None) -> bool:
     return survey is not None and survey.is_altered and not (survey.torn_bytes or survey.breaks)
 
 
+def _ran_once(supervisor: JournalSurvey | None) -> bool:
+    """Return True if the supervisor has one whole run in its journal.
+
+    One that was killed may not have recorded the last process that it started.
+    """
+    return supervisor is not None and supervisor.kinds[OPENED] <= 1 and not (supervisor.torn_bytes or supervisor.breaks)
+
+
 def _counts_all(survey: JournalSurvey) -> bool:
     """Return True if a workload counted all of its sends and deliveries.
 
@@ -263,8 +271,11 @@ def _incomplete(
             f"{file}: entries were changed, removed or added: the checksum with which {survey.process} closed it is that"
             " of other bytes"
         )
-    if 0 < lifetime.starts < survey.kinds[OPENED]:
-        yield f"{file}: it records {survey.kinds[OPENED]} starts, and the supervisor {lifetime.starts}"
+    if 0 < lifetime.starts < survey.kinds[OPENED] and _ran_once(known.get(SUPERVISOR)):
+        yield (
+            f"{file}: it has {survey.kinds[OPENED]} starts, and the supervisor recorded {lifetime.starts}: one was added"
+            " here, or removed there"
+        )
     if survey.entries and survey.kinds[OPENED] and not survey.is_numbered:
         yield f"{file}: its entries have no numbers, although a journal that names its run has them"
     if _counts_all(survey):

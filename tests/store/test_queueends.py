@@ -118,6 +118,40 @@ def test_queues_of_a_deleted_topic_stay_deleted(root: Path, caplog: pytest.LogCa
     store.close()
 
 
+def test_queues_of_a_topic_that_rocketmq_deleted_stay_deleted(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It does not know the file."""
+    (root / "config" / "topics.json").write_text('{"topicConfigTable": {"pay": {"topicName": "pay"}}}')
+    shutil.rmtree(root / "consumequeue" / "orders")
+    store = opened(root)
+    assert entered(store).keys() == {("pay", 0)}
+    assert not caplog.text
+    store.close()
+
+
+def test_ends_of_a_log_that_rocketmq_continued_are_not_used(root: Path) -> None:
+    ends = json.loads((root / ENDS_FILE).read_bytes())
+    (root / ENDS_FILE).write_text(json.dumps(ends | {"log": ends["log"] - 1}))
+    shutil.rmtree(root / "consumequeue" / "orders")
+    store = opened(root)
+    assert entered(store).keys() == {("pay", 0)}
+    store.close()
+
+
+def test_a_queue_of_lost_records_only_is_not_missed(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = opened(root)
+    end = store.log.max_offset
+    store.put(new_message(topic="last"))
+    store.close()
+    log = max((root / "commitlog").iterdir())
+    raw = log.read_bytes()
+    kept = end - int(log.name)
+    log.write_bytes(raw[:kept].ljust(len(raw), b"\0"))
+    store = opened(root)
+    assert "is cut at" in caplog.text
+    assert "damaged or missing" not in caplog.text
+    store.close()
+
+
 def test_entries_beyond_a_damaged_log_are_not_missed(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Their records are lost, which has a line of its own."""
     log = min((root / "commitlog").iterdir())
@@ -138,10 +172,10 @@ def test_entries_beyond_a_damaged_log_are_not_missed(root: Path, caplog: pytest.
         b"[]",
         b"null",
         b"[" * 100_000,
-        b'{"orders":{"x":[1,2]}}',
-        b'{"orders":{"0":[1]}}',
-        b'{"orders":{"0":["1",2]}}',
-        b'{"orders":{"0":[1.5,2]}}',
+        b'{"log":1,"queues":{"orders":{"x":1}}}',
+        b'{"log":1,"queues":{"orders":{"0":[1]}}}',
+        b'{"log":1,"queues":{"orders":{"0":"1"}}}',
+        b'{"log":1.5,"queues":{}}',
     ],
 )
 def test_an_invalid_file_is_named_and_not_used(root: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
@@ -159,7 +193,8 @@ def test_foreign_ends_change_no_queue(root: Path, topic: str, end: int, physical
     store = opened(root)
     whole = entered(store)
     store.close()
-    (root / ENDS_FILE).write_bytes(json.dumps({topic: {0: [end, physical], -(2**70): [end, physical]}}).encode())
+    queues = {topic: {0: end, -(2**70): end}}
+    (root / ENDS_FILE).write_bytes(json.dumps({"log": physical, "queues": queues}).encode())
     store = opened(root)
     found = entered(store)
     assert {key: entries for key, entries in found.items() if entries} == whole
