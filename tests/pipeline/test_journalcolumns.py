@@ -14,9 +14,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from rmqlab.pipeline import journalsource
 from rmqlab.pipeline.journalcolumns import field_columns
-from rmqlab.pipeline.journalranges import JournalRange, read_range
 from rmqlab.pipeline.journalsource import JournalSource
 from rmqlab.runtime.journal import JournalEntry, Torn
+from rmqlab.runtime.journalsurvey import JournalSurvey, survey_range
 
 TYPES = {
     "text": pa.string(), "small": pa.int32(), "large": pa.int64(), "ratio": pa.float64(), "is_late": pa.bool_(),
@@ -104,15 +104,17 @@ def test_readers_of_the_same_files_share_one_pass(tmp_path: pathlib.Path, monkey
     options: list[dict[str, str]] = [{"kinds": "sent"}, {"notKinds": "sent", "withSurveys": "true"}, {}]
     readers = [JournalSource({"path": str(tmp_path), **one}).reader(schema) for one in options]
     (partition,) = readers[0].partitions()
-    opened: list[JournalRange] = []
+    surveys: list[JournalSurvey] = []
 
-    def read(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
-        opened.append(part)
-        return read_range(part)
+    def survey(file: int, of_range: JournalSurvey, end: int | None) -> Iterator[tuple[int, JournalEntry] | Torn]:
+        surveys.append(of_range)
+        return survey_range(file, of_range, end)
 
-    monkeypatch.setattr(journalsource, "read_range", read)
-    together = list(journalsource.read_together(readers, partition))
-    assert len(opened) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(journalsource, "survey_range", survey)
+        patched.delattr(journalsource, "read_range")
+        together = list(journalsource.read_together(readers, partition))
+    assert len(surveys) == 1
     for reader in readers:
         batches = [batch for which, batch in together if which is reader]
         assert batches == list(reader.read(partition))
