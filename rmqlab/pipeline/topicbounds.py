@@ -274,7 +274,8 @@ class Bounds:
     ) -> dict[QueueName, T]:
         """Return what `find` returns for each of these queues.
 
-        It makes up to `requests` requests at a time. Raises PlanError for queues of groups that do not respond, unless they may be skipped.
+        It makes up to `requests` requests at a time. Raises PlanError for queues of groups that do not respond, unless
+        they may be skipped.
         """
         found: dict[QueueName, T] = {}
         silent: dict[QueueName, str] = {}

@@ -96,7 +96,8 @@ def _check_count(ranges: Sequence[QueueRange], most: int, least: int) -> None:
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task, in order within each queue.
 
-    Ranges follow each other, and are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is true.
+    Ranges follow each other, and are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is
+    true.
     """
     freeze_imports()  # also for workers of clusters, whose parent is PySpark's own
     for first in range(0, len(work.ranges), _RANGES_AT_ONCE):

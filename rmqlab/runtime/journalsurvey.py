@@ -1,7 +1,7 @@
 """Surveys of journal files: damaged bytes, missing and repeated entries.
 
-They also report entries of other processes, whether the file is closed, and whether its bytes are those that the process
-wrote. The ranges of a file can be surveyed separately, and their surveys joined.
+They also report entries of other processes, whether the file is closed, and whether its bytes are those that the
+process wrote. The ranges of a file can be surveyed separately, and their surveys joined.
 """
 
 import collections

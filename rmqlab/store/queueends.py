@@ -69,7 +69,8 @@ class MissingEntries:
     def find(cls, root: Path, queues: Queues) -> Self:
         """Compare the queues with the file.
 
-        Entries beyond the log's end are dropped only later. Topics that are not in `topics.json` are left out: they may have been deleted by RocketMQ.
+        Call it before entries beyond the log's end are dropped: these are not missing. Topics that are not in
+        `topics.json` are left out: RocketMQ may have deleted them.
         """
         ends, known = _read(root / ENDS_FILE, queues.disk), _known_topics(root)
         found = []

@@ -66,7 +66,7 @@ unless a violation is proven.
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | values changed to another type, or times out of range | they are not a valid entry |
 | entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
-| entries changed, removed or added in any way | a process that ends in good order, and the supervisor, write the CRC-32 of their entries into the last one |
+| entries changed, removed or added in any way, in a file without other damage | a process that ends in good order, and the supervisor, write the CRC-32 of their entries into the last one |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | role, profile or rate changed in the supervisor's journal | `cluster.json` and the `config.toml` of brokers name others |

@@ -110,7 +110,10 @@ from fates where send is not null group by all
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the tables `fates` and `presence`, and yield the findings."""
+    """Write the tables `fates` and `presence`, and yield the findings.
+
+    Also those of `unstored` and `origins`, which look for messages only if a fate suspects one.
+    """
     sent = _sent(run)
     expired = _expired(run)
     fates = _FATES.format(born_at=origins.born_at(run), is_of_other_host=origins.is_of_other_host(run))

@@ -2,10 +2,10 @@
 
 
 def fingerprint(*columns: str) -> str:
-    """Return an aggregate: a struct that is equal for the same rows.
+    """Return an aggregate: a struct that is equal for the same rows in any order.
 
-    In any order. Other rows have another one, but for a chance of less than 2^-64. The sum finds rows that are there
-    twice, which `bit_xor` does not. It is of 24 bits, so that it overflows with 10^12 rows only.
+    It differs for other rows, but for a chance of about 2^-64. The sum finds rows that occur twice, which `bit_xor`
+    does not. It adds 24 bits of each hash, so it cannot overflow below 10^11 rows.
     """
     hashed = f"xxhash64({', '.join(columns)})"
     return f"struct(count(*) found, bit_xor({hashed}) combined, sum({hashed} & 16777215) added)"
