@@ -37,15 +37,6 @@ final class AdminFlows {
         flows.put("tables", AdminFlows::tables);
     }
 
-    private static List<String> collect(DefaultMQPushConsumer consumer) {
-        List<String> got = Collections.synchronizedList(new ArrayList<>());
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> got.add(Flow.text(message)));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        return got;
-    }
-
     private static String positions(Map<MessageQueue, Long> table) {
         Map<Integer, Long> sorted = new TreeMap<>();
         table.forEach((queue, offset) -> sorted.put(queue.getQueueId(), offset));
@@ -67,7 +58,7 @@ final class AdminFlows {
         flow.outcome("unknown group", () -> flow.admin.resetOffsetByTimestamp(topic, flow.group("nobody"), between, true));
         DefaultMQPushConsumer consumer = flow.consumer(group, "reset");
         consumer.subscribe(topic, "*");
-        List<String> got = collect(consumer);
+        List<String> got = Flow.collect(consumer);
         consumer.start();
         flow.await("all", () -> got.size() == 8);
         flow.await("commit", () -> {
@@ -227,7 +218,7 @@ final class AdminFlows {
         String topic = flow.topic("", 2);
         DefaultMQPushConsumer consumer = flow.consumer(flow.group("runningInfo"), "runningInfo");
         consumer.subscribe(topic, "TagA || TagB");
-        List<String> got = collect(consumer);
+        List<String> got = Flow.collect(consumer);
         consumer.start();
         flow.send(topic, 0, "m0");
         flow.await("one", () -> got.size() == 1);
@@ -257,7 +248,7 @@ final class AdminFlows {
         String topic = flow.topic("", 2);
         DefaultMQPushConsumer consumer = flow.consumer(flow.group("offsets"), "offsets");
         consumer.subscribe(topic, "*");
-        List<String> got = collect(consumer);
+        List<String> got = Flow.collect(consumer);
         consumer.start();
         for (int i = 0; i < 5; i++) {
             flow.send(topic, i % 2, "m" + i);

@@ -6,6 +6,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -123,6 +125,16 @@ final class Flow implements AutoCloseable {
         } catch (Exception e) {
             say("%s: %s", label, e.getClass().getSimpleName());
         }
+    }
+
+    /** Lets a consumer succeed, and returns the list to which it adds the bodies of its messages. */
+    static List<String> collect(DefaultMQPushConsumer consumer) {
+        List<String> got = Collections.synchronizedList(new ArrayList<>());
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(message -> got.add(text(message)));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        return got;
     }
 
     static List<String> sorted(Iterable<String> texts) {

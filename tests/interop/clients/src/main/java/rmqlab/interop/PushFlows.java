@@ -42,16 +42,6 @@ final class PushFlows {
         flows.put("suspended", PushFlows::suspended);
     }
 
-    /** Collects bodies, sorted, and succeeds. */
-    private static List<String> collect(DefaultMQPushConsumer consumer) {
-        List<String> got = Collections.synchronizedList(new ArrayList<>());
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> got.add(Flow.text(message)));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        return got;
-    }
-
     private static void broadcasting(Flow flow) throws Exception {
         String topic = flow.topic("", 2);
         flow.send(topic, 0, "m0");
@@ -62,7 +52,7 @@ final class PushFlows {
             DefaultMQPushConsumer member = flow.consumer(flow.group("broadcasting"), "broadcasting-" + i);
             member.setMessageModel(MessageModel.BROADCASTING);
             member.subscribe(topic, "*");
-            got.add(collect(member));
+            got.add(Flow.collect(member));
             member.start();
             members.add(member);
         }
@@ -75,7 +65,7 @@ final class PushFlows {
         DefaultMQPushConsumer again = flow.consumer(flow.group("broadcasting"), "broadcasting-0");
         again.setMessageModel(MessageModel.BROADCASTING);
         again.subscribe(topic, "*");
-        List<String> rest = collect(again);
+        List<String> rest = Flow.collect(again);
         again.start();
         flow.await("the next alone", () -> rest.size() >= 1);
         flow.say("after restart %s", rest);
@@ -169,11 +159,11 @@ final class PushFlows {
         String topic = flow.topic("", 1);
         DefaultMQPushConsumer byTags = flow.consumer(flow.group("byTags"), "byTags");
         byTags.subscribe(topic, "TagA || TagC");
-        List<String> tagged = collect(byTags);
+        List<String> tagged = Flow.collect(byTags);
         byTags.start();
         DefaultMQPushConsumer bySql = flow.consumer(flow.group("bySqlPush"), "bySqlPush");
         bySql.subscribe(topic, MessageSelector.bySql("n > 1 AND TAGS IN ('TagA', 'TagB')"));
-        List<String> selected = collect(bySql);
+        List<String> selected = Flow.collect(bySql);
         bySql.start();
         for (int i = 0; i < 6; i++) {
             var message = Flow.message(topic, List.of("TagA", "TagB", "TagC").get(i % 3), "m" + i);
@@ -184,14 +174,14 @@ final class PushFlows {
         flow.say("tags %s sql %s", Flow.sorted(tagged), Flow.sorted(selected));
         DefaultMQPushConsumer invalid = flow.consumer(flow.group("invalidSql"), "invalidSql");
         invalid.subscribe(topic, MessageSelector.bySql("n > > 1"));
-        collect(invalid);
+        Flow.collect(invalid);
         flow.outcome("invalid expression", () -> {
             invalid.start();
             return "started";
         });
         DefaultMQPushConsumer byClass = flow.consumer(flow.group("byClass"), "byClass");
         byClass.subscribe(topic, "a.b.Filter", "public class Filter {}");
-        List<String> none = collect(byClass);
+        List<String> none = Flow.collect(byClass);
         byClass.start();
         flow.await("class filter registered",
             () -> flow.admin.examineConsumerConnectionInfo(flow.group("byClass")).getSubscriptionTable().get(topic) != null);
@@ -214,7 +204,7 @@ final class PushFlows {
                 member.setClientIP("10.0.0." + i); // members of both systems have the same order and hashes
                 member.setAllocateMessageQueueStrategy(strategy);
                 member.subscribe(topic, "*");
-                collect(member);
+                Flow.collect(member);
                 member.start();
                 members.add(member);
             }
@@ -303,7 +293,7 @@ final class PushFlows {
         flow.send(topic, 0, "m0");
         DefaultMQPushConsumer consumer = flow.consumer(flow.group("disabled"), "disabled");
         consumer.subscribe(topic, "*");
-        List<String> got = collect(consumer);
+        List<String> got = Flow.collect(consumer);
         consumer.start();
         flow.await("member", () -> flow.admin.examineConsumerConnectionInfo(flow.group("disabled")) != null);
         Thread.sleep(500);
@@ -322,7 +312,7 @@ final class PushFlows {
         String topic = flow.topic("", 1);
         DefaultMQPushConsumer consumer = flow.consumer(flow.group("suspended"), "suspended");
         consumer.subscribe(topic, "*");
-        List<String> got = collect(consumer);
+        List<String> got = Flow.collect(consumer);
         consumer.start();
         flow.send(topic, 0, "m0");
         flow.await("one", () -> got.size() == 1);
