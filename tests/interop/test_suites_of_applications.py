@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]  # they test what wraps our clients, not the protocol
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RMQLAB = Path(sys.executable).with_name("rmqlab")

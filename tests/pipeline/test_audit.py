@@ -121,6 +121,7 @@ def test_both_notice_an_incomplete_journal(
     check_gaps(compare(spark, run_with_gaps(tmp_path, {process: damage})), process)
 
 
+@pytest.mark.long
 def test_both_count_what_no_slave_has(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
     run.add("", "cluster_starting", role="SYNC_MASTER", profile="4.9")
@@ -214,6 +215,7 @@ def test_both_find_what_does_not_go_with_the_rest(
     assert {metric: findings[metric].value for metric in expected} == expected
 
 
+@pytest.mark.long
 def test_two_nameservers_that_differ_are_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = MadeUpRun(nodes=("namesrv-1", "namesrv-2", "broker-a", "broker-a-s"))
     run.drop("namesrv-1", "broker-a")

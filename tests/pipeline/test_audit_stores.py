@@ -109,6 +109,7 @@ def test_an_entry_to_nowhere_and_one_to_a_record_with_another_queue_offset_are_f
     assert sorted(judge_directory(directory)["dangling broker-a"].message_ids) == ["ID000004", "ID000005"]
 
 
+@pytest.mark.long
 def test_a_store_without_queues_is_not_judged_by_them_and_entries_below_a_log_without_records_are_expired(
     spark: "SparkSession", tmp_path: pathlib.Path
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp
     assert findings["offset_file_behind broker-a-s"].value == 7
 
 
+@pytest.mark.long
 def test_a_node_that_started_again_after_its_store_was_wiped_is_unread(
     spark: "SparkSession", tmp_path: pathlib.Path
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_node_that_started_again_after_its_store_was_wiped_is_unread(
     assert "broker-a: its store was not given" in compare(spark, write_run(run, tmp_path)).findings["lost"].missing
 
 
+@pytest.mark.long
 def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
     run.wait(3600)
@@ -249,6 +252,7 @@ def test_only_a_half_message_that_is_stored_again_may_change_its_content(
     assert judge_directory(directory)["content_disagreement"].message_ids == ("ID000100", "ID000103")
 
 
+@pytest.mark.long
 def test_commits_to_a_former_master_are_not_expected_in_the_file_of_the_present_one(
     spark: "SparkSession", tmp_path: pathlib.Path
 ) -> None:
