@@ -9,7 +9,7 @@ from rmqlab.broker.overload import Overload
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 
 Admit = Callable[[Any, Command], Reply | None]
 

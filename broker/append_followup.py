@@ -10,7 +10,7 @@ import trio
 
 from rmqlab.broker.flushing import GroupFlush
 from rmqlab.broker.ha.master import HaMaster
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 
 PUSH_SIZE = 32 * 1024

@@ -35,13 +35,13 @@ from rmqlab.broker.state import Broker
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
-from rmqlab.runtime.callthread import caller
 from rmqlab.runtime.clock import call_on_wall_change, process_time, wall_clock, wall_millis
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.meter import Meter
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.callthread import caller
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.process import StartError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import attrs
 
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.net.channel import Channel
 
 EXPIRY = 120.0
 """Seconds without a heartbeat after which a member is dropped."""

@@ -18,10 +18,20 @@ from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ignored_settings import UnusedConfig, ineffective_settings
 from rmqlab.broker.profiles import PROFILES
 from rmqlab.remoting.names import MASTER_ID, TRACE_TOPIC
-from rmqlab.runtime.settings import Settings, SettingsError, change_settings, read_settings, settings_text
-from rmqlab.runtime.validators import FIXED, INT32, INT64, addresses, is_host, one_line_texts, one_of, shown, within
+from rmqlab.runtime.config.settings import Settings, SettingsError, change_settings, read_settings, settings_text
+from rmqlab.runtime.config.validators import (
+    FIXED,
+    INT32,
+    INT64,
+    addresses,
+    is_host,
+    one_line_texts,
+    one_of,
+    shown,
+    within,
+)
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.configfile import save_config_file
+from rmqlab.store.files.configfile import save_config_file
 
 log = logging.getLogger(__name__)
 

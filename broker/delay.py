@@ -20,7 +20,7 @@ from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import until_wall
-from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.store.files.configfile import keep_config_file, load_config_file
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import Decision, PutResult, PutStatus
 

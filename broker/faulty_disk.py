@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from rmqlab.faults.disk.hook import DiskFaults
 from rmqlab.faults.process import following
-from rmqlab.runtime.node_faults import NodeFaults
-from rmqlab.store.configfile import on_disk
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.store.files.configfile import on_disk
+from rmqlab.store.files.faulty_disk import FaultyDisk
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ import attrs
 import trio
 
 from rmqlab.broker.pending_acks import PendingAcks
-from rmqlab.runtime.callthread import Caller
-from rmqlab.runtime.worker import each_in_thread
+from rmqlab.runtime.net.callthread import Caller
+from rmqlab.runtime.net.worker import each_in_thread
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
 

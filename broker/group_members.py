@@ -7,8 +7,8 @@ from rmqlab.remoting.bodies.route import ClusterInfo
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 TIMEOUT: Final = 1.0
 """Seconds for each nameserver."""

@@ -20,8 +20,8 @@ from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.dispatch import Request
-from rmqlab.runtime.slices import Later
+from rmqlab.runtime.net.dispatch import Request
+from rmqlab.runtime.net.slices import Later
 
 SWEEP_PERIOD = 5.0
 """Seconds."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from rmqlab.runtime.settings import snake
-from rmqlab.runtime.validators import FIXED, INT64, one_line_texts, shown, within
+from rmqlab.runtime.config.settings import snake
+from rmqlab.runtime.config.validators import FIXED, INT64, one_line_texts, shown, within
 
 _CPUS = os.cpu_count() or 1
 

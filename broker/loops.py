@@ -20,11 +20,11 @@ from rmqlab.broker.held_pulls import SWEEP_PERIOD
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
-from rmqlab.runtime.alignedtimer import AlignedTimer
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.server import Server
-from rmqlab.runtime.worker import in_thread
-from rmqlab.store.configfile import keep_unsaved_files
+from rmqlab.runtime.net.alignedtimer import AlignedTimer
+from rmqlab.runtime.net.server import Server
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.store.files.configfile import keep_unsaved_files
 
 if TYPE_CHECKING:  # few brokers are members of a DLedger group
     from rmqlab.broker.dledger.entrylog import EntryLog

@@ -29,16 +29,16 @@ from rmqlab.broker.snapshot import snapshot
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.traffic import watched
-from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.clock import real_seconds, wall_clock
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.dispatch import Dispatcher, Route
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import SHARE, Server, default_max_connections
-from rmqlab.runtime.worker import in_thread
-from rmqlab.store.disk import Disk, StoreError
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.dispatch import Dispatcher, Route
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.server import SHARE, Server, default_max_connections
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.process import StartError
 from rmqlab.store.dispatch import DispatchObserver
+from rmqlab.store.files.disk import Disk, StoreError
 from rmqlab.store.logkind import PLAIN_LOG, LogKind
 from rmqlab.store.messagestore import MessageStore
 

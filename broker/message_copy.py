@@ -15,7 +15,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     format_properties,
 )
-from rmqlab.store.queues import can_have_queues
+from rmqlab.store.queue.queues import can_have_queues
 from rmqlab.store.results import PutResult, PutStatus
 
 FINAL: Final = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})

@@ -32,10 +32,10 @@ from rmqlab.remoting.command import request
 from rmqlab.remoting.header import TRUE
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
-from rmqlab.runtime.worker import in_thread
-from rmqlab.store.configfile import keep_config_file
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.store.files.configfile import keep_config_file
 
 log = logging.getLogger(__name__)
 

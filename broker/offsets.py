@@ -15,9 +15,9 @@ import trio
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.dispatch import Refusal
-from rmqlab.runtime.worker import in_thread
-from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.runtime.net.dispatch import Refusal
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.store.files.configfile import keep_config_file, load_config_file
 
 MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""

@@ -22,7 +22,7 @@ from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 
 SENDS = frozenset(
     {

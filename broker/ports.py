@@ -6,8 +6,8 @@ from typing import Self
 import attrs
 
 from rmqlab.broker.config import BrokerConfig, BrokerSettings
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.server import open_listener
+from rmqlab.runtime.net.server import open_listener
+from rmqlab.runtime.node.process import StartError
 
 VIP_PORT_DISTANCE = 2
 

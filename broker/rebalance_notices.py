@@ -15,8 +15,8 @@ from rmqlab.broker.clients import ConsumerGroup
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.slices import Later
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.slices import Later
 
 NOTICES_AT_ONCE = 200
 """Members of large groups that are notified before sockets, timers and tasks are served."""

@@ -34,8 +34,8 @@ from rmqlab.remoting.headers.nameserver import (
     UnRegisterBrokerRequestHeader,
 )
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.dispatch import Buffer
-from rmqlab.runtime.remoting_errors import RequestTimeoutError
+from rmqlab.runtime.net.dispatch import Buffer
+from rmqlab.runtime.net.remoting_errors import RequestTimeoutError
 
 
 @attrs.define(eq=False)

@@ -34,11 +34,11 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader
 from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
-from rmqlab.runtime.meter import Meter
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.slices import Later, Slices
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.slices import Later, Slices
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 

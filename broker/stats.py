@@ -16,7 +16,7 @@ import attrs
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.localtime import local_time
+from rmqlab.runtime.text.localtime import local_time
 
 if TYPE_CHECKING:
     from datetime import date

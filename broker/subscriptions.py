@@ -8,7 +8,7 @@ from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
 from rmqlab.broker.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.files.configfile import load_config_file
 
 MAX_NAME_SIZE = 1024
 """Characters of a group's name. 4.9.8 has no limit but the header."""

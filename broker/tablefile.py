@@ -13,7 +13,7 @@ import trio
 
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.body import Body, encode_pretty_entry
-from rmqlab.store.configfile import keep_config_file
+from rmqlab.store.files.configfile import keep_config_file
 
 SAVED_AT_ONCE = 5_000
 """Entries up to which a file is written with each change, as in 4.9.8. That of a larger table follows within 5 s."""

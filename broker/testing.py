@@ -40,8 +40,8 @@ from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode
 from rmqlab.remoting.command import RESPONSE, Command, request
 from rmqlab.remoting.header import Header
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.dispatch import Dispatcher
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.dispatch import Dispatcher
+from rmqlab.runtime.net.testing import ScriptedClient
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 

@@ -15,8 +15,8 @@ from rmqlab.broker.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.dispatch import Refusal
-from rmqlab.store.configfile import load_config_file
+from rmqlab.runtime.net.dispatch import Refusal
+from rmqlab.store.files.configfile import load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2

@@ -19,7 +19,7 @@ from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.headers.send import SendMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, parse_properties
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 WATCHED = (*SENDS, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET)

@@ -12,7 +12,7 @@ from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
 from rmqlab.cluster.supervisor.detachedprocess import open_standard_streams
 from rmqlab.cluster.supervisor.directory import SetupError
 from rmqlab.cluster.supervisor.ports import loopback_network
-from rmqlab.runtime.logfile import log_to_stderr
+from rmqlab.runtime.node.logfile import log_to_stderr
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, is_given: Any) -> None:

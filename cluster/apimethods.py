@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.config.valuetypes import checked
 
 T = TypeVar("T")
 

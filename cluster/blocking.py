@@ -34,9 +34,9 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_of_run
 from rmqlab.faults import Fault
-from rmqlab.runtime.journal import JournalEntry, merge_entries
-from rmqlab.runtime.journalsurvey import survey_journals
-from rmqlab.runtime.valuetypes import Seconds, checked_methods
+from rmqlab.runtime.config.valuetypes import Seconds, checked_methods
+from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.runrecord import read_record
 

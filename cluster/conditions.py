@@ -26,7 +26,7 @@ from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
-from rmqlab.runtime.validators import shown
+from rmqlab.runtime.config.validators import shown
 
 Document = Mapping[str, Any]
 Predicate = Callable[[dict[str, Any]], bool]

@@ -50,17 +50,17 @@ from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journal import (
+from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.config.valuetypes import Seconds, checked, checked_methods
+from rmqlab.runtime.journals.journal import (
     SUPERVISOR,
     JournalEntry,
     merge_entries,
     read_journal,
     read_journals,
 )
-from rmqlab.runtime.journaltail import JournalTail
-from rmqlab.runtime.process import allow_many_files
-from rmqlab.runtime.validators import shown
-from rmqlab.runtime.valuetypes import Seconds, checked, checked_methods
+from rmqlab.runtime.journals.journaltail import JournalTail
+from rmqlab.runtime.node.process import allow_many_files
 
 R = TypeVar("R")
 

@@ -2,7 +2,7 @@
 
 from rmqlab.nameserver.config import load_config
 from rmqlab.nameserver.main import main
-from rmqlab.runtime.standalone import run_standalone
+from rmqlab.runtime.node.standalone import run_standalone
 
 
 def run() -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from rmqlab.remoting.properties import properties_file_text, write_properties_text
-from rmqlab.runtime.homedir import home_directory
-from rmqlab.runtime.settings import (
+from rmqlab.runtime.config.settings import (
     NO_KEY,
     PROPERTIES_SUFFIXES,
     SettingsError,
@@ -24,10 +23,11 @@ from rmqlab.runtime.settings import (
     setting_fields,
     settings_lines,
 )
-from rmqlab.runtime.validators import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
+from rmqlab.runtime.config.validators import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
+from rmqlab.runtime.homedir import home_directory
 
 NEVER_CHANGED = "configBlackList"
-"""Beside all paths (rmqlab.runtime.validators.FIXED), the key that request 318 may never touch."""
+"""Beside all paths (rmqlab.runtime.config.validators.FIXED), the key that request 318 may never touch."""
 
 _seconds: Any = within(0.001, 1e9)
 """Minimum of a period, because with 0 the loop would never sleep."""

@@ -33,10 +33,10 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers import nameserver as headers
-from rmqlab.runtime.dispatch import Reply, Request, Route, handler_table
-from rmqlab.runtime.settings import SettingsError, parse_change
-from rmqlab.runtime.slices import Work, in_slices
-from rmqlab.store.configfile import save_config_file
+from rmqlab.runtime.config.settings import SettingsError, parse_change
+from rmqlab.runtime.net.dispatch import Reply, Request, Route, handler_table
+from rmqlab.runtime.net.slices import Work, in_slices
+from rmqlab.store.files.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later get routes as strict JSON (remoting#16)."""

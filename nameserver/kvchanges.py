@@ -12,8 +12,8 @@ import attrs
 
 from rmqlab.nameserver.kvconfig import KvChange, KvConfig, KvDraft, KvLimitError
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.callthread import Caller
-from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
+from rmqlab.runtime.net.callthread import Caller
+from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request
 
 MAX_WAITING: Final = 5_000
 """Changes that wait for the write before theirs, at most."""

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from rmqlab.runtime.regularfile import read_regular
-from rmqlab.store.configfile import backup_path, save_config_file
+from rmqlab.store.files.configfile import backup_path, save_config_file
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from rmqlab.nameserver.config import NameserverConfig, load_config
 from rmqlab.nameserver.handlers import HANDLERS
 from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
 from rmqlab.nameserver.state import Nameserver
-from rmqlab.runtime.callthread import caller
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.dispatch import Dispatcher
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.server import Server, default_max_connections, open_listener
+from rmqlab.runtime.net.callthread import caller
+from rmqlab.runtime.net.dispatch import Dispatcher
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.server import Server, default_max_connections, open_listener
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.process import StartError
 
 __all__ = ["load_config", "main"]  # the names that the supervisor uses in a node's module
 

@@ -17,9 +17,9 @@ from rmqlab.nameserver.route import RouteTable
 from rmqlab.nameserver.turns import Turns
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT
-from rmqlab.runtime.callthread import Caller
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.slices import Later, Slices
+from rmqlab.runtime.net.callthread import Caller
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.slices import Later, Slices
 
 TOPICS_IN_AN_EVENT = 50
 """Topics named in one event; the count is of all."""

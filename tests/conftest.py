@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import hypothesis
 import pytest
 
-from rmqlab.runtime.settings import snake
-from rmqlab.store.disk import Disk
+from rmqlab.runtime.config.settings import snake
+from rmqlab.store.files.disk import Disk
 
 # A deadline judges the machine, not the code. The errors of one change must not appear in another's run.
 hypothesis.settings.register_profile("rmqlab", deadline=None, derandomize="CI" in os.environ)

@@ -31,10 +31,10 @@ from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_docu
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.faults.documents import with_tables
 from rmqlab.pipeline import audittablespage
-from rmqlab.runtime.journal import VERSION
-from rmqlab.runtime.journal_schema import page as journal_page
-from rmqlab.store.compare import Comparison, Side
-from rmqlab.store.powerloss import Lost
+from rmqlab.runtime.journals.journal import VERSION
+from rmqlab.runtime.journals.schema import page as journal_page
+from rmqlab.store.offline.compare import Comparison, Side
+from rmqlab.store.offline.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, conclude

@@ -59,7 +59,7 @@ def readers() -> list[Callable[[str], object]]:
     from rmqlab.remoting import fastjson, properties
     from rmqlab.remoting.header import java_number
     from rmqlab.remoting.message import parse_properties
-    from rmqlab.runtime import settings
+    from rmqlab.runtime.config import settings
 
     def compared(other: float) -> Callable[[str], object]:
         def read(text: str) -> object:

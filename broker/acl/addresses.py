@@ -17,7 +17,7 @@ import ipaddress
 from collections.abc import Callable
 
 from rmqlab.broker.acl.denial import AclDenied
-from rmqlab.runtime.digits import number_of
+from rmqlab.runtime.text.digits import number_of
 
 Matcher = Callable[[str], bool]
 """Returns True when an IP address, as text, is on the list."""

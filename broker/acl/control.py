@@ -29,7 +29,7 @@ from rmqlab.remoting.acl import is_signed
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.names import TRACE_TOPIC
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.net.worker import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.server import Server
 from rmqlab.remoting.message import BLANK_MAGIC as PLAIN_BLANK_MAGIC
 from rmqlab.remoting.message import BLANK_SIZE, MESSAGE_MAGIC
-from rmqlab.runtime.dispatch import Request
-from rmqlab.store.commitlog import CommitLog, RecordSpace
-from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.logfile import LogFile
-from rmqlab.store.recovery import Walk, record_size
+from rmqlab.runtime.net.dispatch import Request
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.files.logfile import LogFile
+from rmqlab.store.log.commitlog import CommitLog, RecordSpace
+from rmqlab.store.log.recovery import Walk, record_size
 from rmqlab.store.results import Decision
 
 logger = logging.getLogger(__name__)

@@ -12,15 +12,15 @@ from rmqlab.broker.dledger.settings import DLedgerConfig
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, load_ballot, save_ballot
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk
-from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.log.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.logkind import LogKind
-from rmqlab.store.queueends import MissingEntries
-from rmqlab.store.queues import Queues
-from rmqlab.store.recovery import FirstRecord, first_file_after_crash
+from rmqlab.store.queue.queueends import MissingEntries
+from rmqlab.store.queue.queues import Queues
 from rmqlab.store.restart import Restart, restart
 
 

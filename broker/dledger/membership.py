@@ -10,8 +10,8 @@ from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.broker.dledger.roles import RoleChanges, follow_roles
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import TaskStarter
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import forget_all, forget_from
 

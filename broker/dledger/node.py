@@ -20,11 +20,11 @@ from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.pending import MOST_PENDING_BYTES
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.dispatch import Reply, Request, Route
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.dispatch import Reply, Request, Route
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 logger = logging.getLogger(__name__)
 

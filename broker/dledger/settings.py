@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from rmqlab.dledger.group import GroupSettings, PeersError, parse_peers
-from rmqlab.runtime.validators import FIXED, is_address, one_line_texts, shown
+from rmqlab.runtime.config.validators import FIXED, is_address, one_line_texts, shown
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 

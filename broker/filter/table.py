@@ -15,7 +15,7 @@ from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.sql92 import CompiledFilter, compile_filter
 from rmqlab.remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
 from rmqlab.remoting.bodies.heartbeat import SubscriptionData
-from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.store.files.configfile import keep_config_file, load_config_file
 
 MAX_FILTERS = 10_000
 """Maximum filters, by topic and group; includes dead filters, which are kept for a day."""

@@ -9,10 +9,10 @@ from rmqlab.broker.ha.byterate import ByteRate
 from rmqlab.broker.ha.sender import LogSender, SourceLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import MasterStream, StreamError
-from rmqlab.runtime.address import address_text
-from rmqlab.runtime.fault_hooks import Transport
-from rmqlab.runtime.meter import Meter
-from rmqlab.runtime.reactor import READ, WRITE, Reactor
+from rmqlab.runtime.net.address import address_text
+from rmqlab.runtime.net.fault_hooks import Transport
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)
 

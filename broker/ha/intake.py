@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 
 import trio
 
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.net.worker import in_thread
 from rmqlab.store.messagestore import MessageStore
 
 log = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from rmqlab.broker.ha.connection import HaConnection
 from rmqlab.broker.ha.sender import SourceLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave_troubles import SlaveTroubles
-from rmqlab.runtime.address import address_text
-from rmqlab.runtime.meter import Meter
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.server import Acceptor, open_listener
+from rmqlab.runtime.net.address import address_text
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.server import Acceptor, open_listener
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,11 @@ from rmqlab.remoting.header import java_long
 from rmqlab.remoting.headers.query import ViewMessageRequestHeader
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.store.log.verify import LogVerifier
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import reset_store, save_from, truncate
-from rmqlab.store.verify import LogVerifier
 
 log = logging.getLogger(__name__)
 

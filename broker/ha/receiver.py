@@ -11,7 +11,7 @@ import attrs
 
 from rmqlab.broker.ha.settings import HEADER_SIZE
 from rmqlab.broker.ha.stream import BadFrameError, FrameHeader, SlaveStream, StreamError
-from rmqlab.store.disk import StoreCorrupt
+from rmqlab.store.files.disk import StoreCorrupt
 
 PASS_SIZE: Final = 2**20
 """Bytes after which received log is acknowledged and dispatched, and other sockets have their turn."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.runtime.validators import INT32, INT64, is_address, one_line_texts, shown, within
+from rmqlab.runtime.config.validators import INT32, INT64, is_address, one_line_texts, shown, within
 
 MAX_FRAME: Final = 4 * 2**20
 """Bytes of the largest frame, header included, that a 4.9 slave can receive: its receive buffer (section 4.5)."""

@@ -17,11 +17,11 @@ from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.receiver import AppendError, LogReceiver, ReplicaLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
-from rmqlab.runtime.fault_hooks import Transport
-from rmqlab.runtime.meter import Meter
-from rmqlab.runtime.reactor import READ, Reactor
-from rmqlab.runtime.remoting_client import open_connection
-from rmqlab.runtime.remoting_errors import ConnectError
+from rmqlab.runtime.net.fault_hooks import Transport
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.reactor import READ, Reactor
+from rmqlab.runtime.net.remoting_client import open_connection
+from rmqlab.runtime.net.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from rmqlab.broker.ha.slave_troubles import one_line
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.replication import ReportSlaveTroubleRequestHeader
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 

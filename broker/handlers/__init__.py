@@ -29,7 +29,7 @@ from rmqlab.broker.handlers import (
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.header import Header
-from rmqlab.runtime.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
 
 log = logging.getLogger(__name__)
 

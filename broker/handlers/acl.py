@@ -17,7 +17,7 @@ from rmqlab.remoting.headers.broker_admin import (
     GetBrokerAclConfigResponseHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
-from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 
 MAX_CHANGES = 100
 """Changes that wait for their files, at most."""

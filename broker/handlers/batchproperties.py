@@ -16,7 +16,7 @@ from rmqlab.remoting.message import (
     format_properties,
     parse_properties,
 )
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 
 _MAX_KNOWN: Final = 256
 """Longest properties, in characters, whose parsed form is cached."""

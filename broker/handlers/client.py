@@ -12,8 +12,8 @@ from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
-from rmqlab.runtime.slices import Work, in_slices
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.slices import Work, in_slices
 
 
 @in_slices

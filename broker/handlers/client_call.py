@@ -21,9 +21,9 @@ from rmqlab.remoting.headers.broker_admin import (
     ResetOffsetRequestHeader,
 )
 from rmqlab.remoting.message import RecordError, parse_offset_message_id
-from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
-from rmqlab.runtime.remoting_errors import RemotingError, RequestTimeoutError
-from rmqlab.runtime.slices import Work, in_slices
+from rmqlab.runtime.net.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.remoting_errors import RemotingError, RequestTimeoutError
+from rmqlab.runtime.net.slices import Work, in_slices
 
 PASS_ON_TIMEOUT = 10.0
 STATUS_TIMEOUT = 5.0

@@ -12,7 +12,7 @@ from rmqlab.remoting.batch import ReceivedBatch
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import PROPERTY_WAIT, parse_properties
 from rmqlab.remoting.min_copies import PROPERTY_MIN_COPIES, min_copies_of
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 from rmqlab.store.results import PutResult, PutStatus
 
 MASTER_ALONE = 1

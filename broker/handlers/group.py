@@ -21,7 +21,7 @@ from rmqlab.remoting.headers.group import (
     GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
 NO_GROUP = (b"null", b"[]")
 """Bodies without effect that get a successful reply."""

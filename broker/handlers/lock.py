@@ -13,7 +13,7 @@ from rmqlab.remoting.bodies.queue import (
     UnlockBatchRequestBody,
 )
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
 
 def lock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:

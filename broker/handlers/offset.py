@@ -18,7 +18,7 @@ from rmqlab.remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rmqlab.runtime.dispatch import Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Reply, Request, Route
 
 
 def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHeader, _request: Request) -> Reply:

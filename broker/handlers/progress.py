@@ -21,9 +21,9 @@ from rmqlab.remoting.headers.group import (
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
-from rmqlab.runtime.localtime import local_time
-from rmqlab.runtime.slices import Parts, Work, in_slices
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.slices import Parts, Work, in_slices
+from rmqlab.runtime.text.localtime import local_time
 
 INT64_MAX = 2**63 - 1
 

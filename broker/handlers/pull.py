@@ -35,7 +35,7 @@ from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageRe
 from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
 from rmqlab.remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 from rmqlab.store.results import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4

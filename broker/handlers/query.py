@@ -14,8 +14,8 @@ from rmqlab.remoting.headers.query import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from rmqlab.runtime.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
-from rmqlab.runtime.slices import Work
+from rmqlab.runtime.net.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.slices import Work
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 MAX_WAITING_QUERIES = 1000

@@ -28,8 +28,8 @@ from rmqlab.remoting.message import (
     offset_message_id,
     parse_properties,
 )
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 PUSH_TIMEOUT = 10.0
 """Seconds for the requesting client to acknowledge the push."""

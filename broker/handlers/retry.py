@@ -27,7 +27,7 @@ from rmqlab.remoting.message import (
     decode_message,
     format_properties,
 )
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 from rmqlab.store.results import PutStatus
 
 FIRST_RETRY_LEVEL = 3

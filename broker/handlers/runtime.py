@@ -10,8 +10,8 @@ from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode, version_name
 from rmqlab.remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
-from rmqlab.store.machine import this_machine
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.store.files.machine import this_machine
 
 THREAD_POOLS = {
     "sendThreadPoolQueue": 10_000,

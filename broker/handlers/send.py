@@ -42,7 +42,7 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 from rmqlab.store.results import PutResult, PutStatus
 
 STORED = {

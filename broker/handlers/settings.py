@@ -16,16 +16,23 @@ from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.broker_admin import GetBrokerConfigResponseHeader
 from rmqlab.remoting.properties import write_properties_text
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
-from rmqlab.runtime.settings import SettingsError, forbidden_keys, parse_change, setting_fields, settings_lines, snake
-from rmqlab.runtime.validators import shown
-from rmqlab.store.machine import this_machine
+from rmqlab.runtime.config.settings import (
+    SettingsError,
+    forbidden_keys,
+    parse_change,
+    setting_fields,
+    settings_lines,
+    snake,
+)
+from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.store.files.machine import this_machine
 
 log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 """Keys that no tool may change, independent of the configured black list. So are all paths
-(rmqlab.runtime.validators.FIXED)."""
+(rmqlab.runtime.config.validators.FIXED)."""
 _KNOWN = frozenset(setting_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""

@@ -5,7 +5,7 @@ Source: AdminBrokerProcessor.validateSlave.
 
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 
 
 def refuse_on_slave(broker: Broker) -> None:

@@ -13,7 +13,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.replication import ReportSlaveTroubleRequestHeader
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route, not_supported
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route, not_supported
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from rmqlab.remoting.headers.topic import (
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
-from rmqlab.runtime.slices import Parts, Work, in_slices
+from rmqlab.runtime.net.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.slices import Parts, Work, in_slices
 
 
 def update_and_create_topic(broker: Broker, _header: None, request: Request) -> None:

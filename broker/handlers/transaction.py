@@ -29,7 +29,7 @@ from rmqlab.remoting.message import (
     format_properties,
     parse_offset_message_id,
 )
-from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from rmqlab.runtime.net.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 from rmqlab.store.results import PutStatus
 
 MAX_REMARK = 300

@@ -7,12 +7,12 @@ import attrs
 
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import NodeKind
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 
 if TYPE_CHECKING:  # the supervisor makes documents; the command line only prints them
     from rmqlab.cluster.faults.active_faults import ActiveFault
     from rmqlab.cluster.supervisor.supervisor import Supervisor
-    from rmqlab.store.powerloss import Lost
+    from rmqlab.store.offline.powerloss import Lost
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)

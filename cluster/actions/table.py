@@ -12,7 +12,7 @@ from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, Fault
 if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
     from rmqlab.cluster.faults.active_faults import ActiveFault
     from rmqlab.cluster.supervisor.supervisor import Supervisor
-    from rmqlab.store.powerloss import Lost
+    from rmqlab.store.offline.powerloss import Lost
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -34,9 +34,9 @@ from rmqlab.cluster.checks import (
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
-from rmqlab.runtime.journal import JournalEntry, merge_entries
-from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
-from rmqlab.store.irregularfiles import store_places
+from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_journals
+from rmqlab.store.offline.irregularfiles import store_places
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 
 REMOVALS = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 

@@ -20,8 +20,8 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Evidence, Finding

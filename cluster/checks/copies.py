@@ -16,13 +16,13 @@ from rmqlab.cluster.checks.logstates import log_states
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.contentcrc import content_crc, keeps_content
 from rmqlab.remoting.message import PROPERTY_KEYS, PROPERTY_REAL_TOPIC, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, StoredMessage
-from rmqlab.store.compare import Comparison, LogImage, compare_logs
-from rmqlab.store.configfile import read_config_file
-from rmqlab.store.disk import StoreError
-from rmqlab.store.irregularfiles import why_unreadable
-from rmqlab.store.loglayout import log_begin, log_directory
-from rmqlab.store.queueentries import QueueEntry, read_entries
-from rmqlab.store.scan import Hole, LogScan
+from rmqlab.store.files.configfile import read_config_file
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.log.loglayout import log_begin, log_directory
+from rmqlab.store.offline.compare import Comparison, LogImage, compare_logs
+from rmqlab.store.offline.irregularfiles import why_unreadable
+from rmqlab.store.offline.queueentries import QueueEntry, read_entries
+from rmqlab.store.offline.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code
 from rmqlab.verdict.findings import IDS_LIMIT, Evidence
 from rmqlab.verdict.nodesettings import Settings, read_settings

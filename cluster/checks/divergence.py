@@ -3,14 +3,14 @@
 After a promotion, the log of the former master is compared, too: messages that only it has are lost to clients.
 
 RocketMQ copies bytes, so a difference is permanent. The records that contain differing bytes are named, of either log.
-The common range and the end of a log are those of `rmqlab diff` (rmqlab/store/compare.py).
+The common range and the end of a log are those of `rmqlab diff` (rmqlab/store/offline/compare.py).
 """
 
 from collections.abc import Iterator, Mapping
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
-from rmqlab.store.compare import Comparison, Record, Side, Verdict
+from rmqlab.store.offline.compare import Comparison, Record, Side, Verdict
 from rmqlab.verdict.catalogue import DIVERGENCE
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, NOT_COMPARED, Evidence, Finding, unknown
 

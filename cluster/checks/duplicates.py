@@ -24,7 +24,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rmqlab.cluster.checks.history import History
-from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
-from rmqlab.store.loglayout import log_directory, log_extents
+from rmqlab.store.log.logheads import lost_tail, read_heads, stray_tail
+from rmqlab.store.log.loglayout import log_directory, log_extents
 from rmqlab.verdict.logcover import EPOCH_KINDS, LogState, Samples, last_epochs, log_state
 from rmqlab.verdict.misplaced import RUN_FACT_KINDS, misplaced_files, run_facts_of
 

@@ -13,9 +13,9 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue
-from rmqlab.store.queueentries import QueueEntry
-from rmqlab.store.readableend import EVERYTHING, readable_end
-from rmqlab.store.scan import Hole
+from rmqlab.store.log.readableend import EVERYTHING, readable_end
+from rmqlab.store.offline.queueentries import QueueEntry
+from rmqlab.store.offline.scan import Hole
 from rmqlab.store.tagscodes import is_code_of
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown

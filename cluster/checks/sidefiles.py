@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
-from rmqlab.store.loglayout import log_directory
-from rmqlab.store.sidefiles import side_file_warnings
-from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
+from rmqlab.store.log.loglayout import log_directory
+from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.judgement import CLOCK, Conditions

@@ -16,9 +16,9 @@ from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
-from rmqlab.store.configfile import read_config_file
-from rmqlab.store.irregularfiles import why_unreadable
-from rmqlab.store.readableend import EVERYTHING, readable_end
+from rmqlab.store.files.configfile import read_config_file
+from rmqlab.store.log.readableend import EVERYTHING, readable_end
+from rmqlab.store.offline.irregularfiles import why_unreadable
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 from rmqlab.verdict.nodesettings import Settings, why_no_index

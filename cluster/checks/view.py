@@ -9,8 +9,8 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.cli.uncuttable import UncutTable
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.metrics import Metric
 from rmqlab.verdict.rules import Decision

@@ -10,9 +10,9 @@ from rmqlab.cluster.checks.view import render_decision, render_evidence, render_
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
-from rmqlab.runtime.journal import odd_journals
-from rmqlab.store.irregularfiles import irregular_paths
-from rmqlab.store.keptstores import no_stores_hint
+from rmqlab.runtime.journals.journal import odd_journals
+from rmqlab.store.offline.irregularfiles import irregular_paths
+from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement

@@ -22,7 +22,7 @@ from rmqlab.cluster.cli.failures import (
     undecodable_word,
 )
 from rmqlab.cluster.cli.group import CommandGroup
-from rmqlab.runtime.errorline import print_error
+from rmqlab.runtime.text.errorline import print_error
 from rmqlab.verdict.runs import NoHomeError
 
 _CLI = "rmqlab.cluster.cli"

@@ -32,7 +32,7 @@ def complete_node(ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the kinds of events that begin with `incomplete`."""
-    from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
+    from rmqlab.runtime.journals.schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
 
     return [kind for kind in EVENT_TYPES if kind.startswith(incomplete)]
 

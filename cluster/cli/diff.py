@@ -19,8 +19,8 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError
-from rmqlab.store.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
-from rmqlab.store.disk import StoreError
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.offline.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
 
 _EXIT = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.UNKNOWN: 2}
 

@@ -29,7 +29,7 @@ from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.remoting.message import PROPERTY_KEYS, RecordError
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.outcomes import STORED
 
 _SHOWN = 20

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rmqlab.cluster.cli.screen import HangingLine
-from rmqlab.runtime.printable import printable, printable_values
+from rmqlab.runtime.text.printable import printable, printable_values
 
 if TYPE_CHECKING:
-    from rmqlab.runtime.journal_schema import EventType
+    from rmqlab.runtime.journals.schema import EventType
 
 Document = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from rmqlab.cluster.cli.terms import command, directory_of, fail, json_option, m
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.faults import FAULTS, describe_fault
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 
 class FaultGroup(CommandGroup):

@@ -16,7 +16,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.serve import WhenReady, run_foreground
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, node_names
-from rmqlab.runtime.logfile import log_to_file
+from rmqlab.runtime.node.logfile import log_to_file
 
 
 def run_here(

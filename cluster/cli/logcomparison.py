@@ -6,8 +6,8 @@ from typing import Any
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable_values
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable_values
 
 Document = Mapping[str, Any]
 

@@ -17,8 +17,8 @@ from rmqlab.cluster.cli.terms import json_option, print_json
 from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.topology import namesrv_addr
-from rmqlab.runtime.printable import printable_values
 from rmqlab.runtime.regularfile import read_regular
+from rmqlab.runtime.text.printable import printable_values
 from rmqlab.verdict.runs import home
 
 Document = Mapping[str, Any]

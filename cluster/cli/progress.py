@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -37,7 +37,7 @@ from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_r
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import MODES, PROFILES
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 from rmqlab.simulation.child import ChildEndedError
 
 BOTH = "both"

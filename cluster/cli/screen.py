@@ -11,13 +11,13 @@ from rich.segment import Segment
 from rich.text import Text
 
 from rmqlab.cluster.cli.failures import OutputClosedError
-from rmqlab.runtime.printable import printable_lines
+from rmqlab.runtime.text.printable import printable_lines
 
 
 class PlainConsole(Console):
     """A rich console without markup, highlighting and emoji.
 
-    Views escape foreign text, line breaks included, before they lay it out (`rmqlab.runtime.printable`). Any control
+    Views escape foreign text, line breaks included, before they lay it out (`rmqlab.runtime.text.printable`). Any control
     character that is left is escaped here.
     """
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import click
 
 from rmqlab.cluster.cli.terms import misused
-from rmqlab.runtime.settings import snake
-from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.runtime.config.settings import snake
+from rmqlab.runtime.config.tomltext import parse_toml
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

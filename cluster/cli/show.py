@@ -38,7 +38,7 @@ from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
-from rmqlab.runtime.journal import (
+from rmqlab.runtime.journals.journal import (
     MESSAGE_KINDS,
     SUFFIX,
     SUPERVISOR,
@@ -262,7 +262,7 @@ def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequ
 
 
 def _print_schema(*, as_json: bool) -> None:
-    from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
+    from rmqlab.runtime.journals.schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
 
     if as_json:
         print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in EVENT_TYPES.values()]})

@@ -17,8 +17,8 @@ from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable_values
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable_values
 
 Document = Mapping[str, Any]
 

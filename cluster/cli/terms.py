@@ -18,8 +18,8 @@ from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record, RecordError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.errorline import print_error
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.errorline import print_error
+from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.runs import NoRunError, find_run, home
 
 DEFAULT_NAME = "default"

@@ -38,7 +38,7 @@ from rmqlab.cluster.supervisor.topology import (
     node_names,
     place,
 )
-from rmqlab.runtime.errorline import print_error
+from rmqlab.runtime.text.errorline import print_error
 from rmqlab.verdict.runs import home
 
 DEFAULT_REPLICAS = 3

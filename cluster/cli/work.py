@@ -20,7 +20,7 @@ from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 from rmqlab.verdict.outcomes import STORED
 
 topic_option = click.option("--topic", "-t", default="rmqlab", help="The topic; the first send creates it.")

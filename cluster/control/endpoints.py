@@ -18,7 +18,7 @@ from rmqlab.cluster.control.messages import SendItem, reject
 from rmqlab.cluster.control.operatorendpoints import OPERATOR_ENDPOINTS
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.commandserver import HANDLERS
-from rmqlab.runtime.settings import snake
+from rmqlab.runtime.config.settings import snake
 
 _JUDGES = trio.CapacityLimiter(1)
 """Judgements at the same time: each reads all journals and stores."""

@@ -20,7 +20,7 @@ from rmqlab.cluster.supervisor.marks import LONGEST as LONGEST_MARK
 from rmqlab.faults import fault_of, near_miss
 from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ from rmqlab.cluster.cli.tables import render_nodes
 from rmqlab.cluster.demo.account import MEANING, Row
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.demo.story import Ending, Stage, Story
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 _TIME = 16
 """Columns of the time in front of a line."""

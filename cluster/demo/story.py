@@ -19,9 +19,9 @@ from rmqlab.cluster.scenario.probe import send_directly
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.store.loglayout import log_directory
-from rmqlab.store.scan import LogScan
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.store.log.loglayout import log_directory
+from rmqlab.store.offline.scan import LogScan
 
 TOPIC = "orders"
 MASTER, SLAVE = "broker-a:master", "broker-a:slave"

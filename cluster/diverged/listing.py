@@ -24,9 +24,9 @@ from rmqlab.remoting.message import (
     StoredMessage,
 )
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
-from rmqlab.runtime.journalsurvey import survey_journals
-from rmqlab.store.diverged import CutDamage, CutMessage, read_diverged
-from rmqlab.store.scan import LogScan
+from rmqlab.runtime.journals.journalsurvey import survey_journals
+from rmqlab.store.offline.diverged import CutDamage, CutMessage, read_diverged
+from rmqlab.store.offline.scan import LogScan
 
 
 @attrs.frozen(kw_only=True)

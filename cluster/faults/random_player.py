@@ -14,7 +14,7 @@ from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.faults import FaultError
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.config.valuetypes import checked
 
 UNDO_SECONDS = 60.0
 _FAILURES = (WrongStateError, NodeFailedError, FaultError, ForkServerGoneError)

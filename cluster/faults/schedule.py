@@ -15,7 +15,7 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
-from rmqlab.runtime.valuetypes import typed_fields
+from rmqlab.runtime.config.valuetypes import typed_fields
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
 """An action on a node, and the action that undoes it."""

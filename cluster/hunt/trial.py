@@ -20,7 +20,7 @@ from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.host import Host
-from rmqlab.runtime.journal import SUPERVISOR, read_journal
+from rmqlab.runtime.journals.journal import SUPERVISOR, read_journal
 from rmqlab.verdict.verdict import Verdict
 
 _STEP = re.compile(r"step (\d+): ")

@@ -14,7 +14,7 @@ from rmqlab.cluster.hunt.faults import MASTER, Fault
 from rmqlab.cluster.hunt.trial import try_case
 from rmqlab.cluster.simulation.play import preload
 from rmqlab.runtime import stopwatch
-from rmqlab.store.machine import set_machine, this_machine
+from rmqlab.store.files.machine import set_machine, this_machine
 
 WARM_UP_CASE = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", faults=(Fault("restart", MASTER, 10.0, 0.0),))
 """Runs most of the code of a case. All its processes stop cleanly, so it leaves no state in this process."""

@@ -24,7 +24,7 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.validators import is_address
+from rmqlab.runtime.config.validators import is_address
 
 NAME_SERVERS = "namesrv"
 """As a target of settings: all nameservers."""

@@ -12,7 +12,7 @@ import attrs
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.names import group_fault, topic_fault
-from rmqlab.runtime.validators import as_written
+from rmqlab.runtime.config.validators import as_written
 
 MAX_QUEUES = 32_768
 """Queues of a topic at one broker. RocketMQ has no limit of its own; rmqlab's brokers have this one."""

@@ -5,7 +5,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from rmqlab.store.sparse import data_ranges
+from rmqlab.store.files.sparse import data_ranges
 
 _LEFT_OUT = frozenset({"audit", "report"})
 """Folders at the top of a run that a judge wrote."""

@@ -5,7 +5,7 @@ import shutil
 from rmqlab.cluster.plant.logs import unique_id
 from rmqlab.cluster.plant.model import GAP, WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
-from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.files.checkpoint import Checkpoint
 
 _AHEAD = 3_600_000
 """Milliseconds."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, StoredMessage, body_crc, encode_message
-from rmqlab.store.scan import LogScan
+from rmqlab.store.offline.scan import LogScan
 
 
 @attrs.frozen

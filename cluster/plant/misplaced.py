@@ -10,8 +10,8 @@ from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, Noth
 from rmqlab.cluster.plant.queues import QueueEntries, index_size
 from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
-from rmqlab.store.disk import Disk
-from rmqlab.store.index import IndexFile, key_hash
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.keyindex.index import IndexFile, key_hash
 
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored", names_victims=True)

@@ -11,9 +11,9 @@ from rmqlab.cluster.plant.logs import overwrite, unique_id
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 from rmqlab.remoting.message import StoredMessage, java_hash
-from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.runtime.config.tomltext import parse_toml
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.queue.consumequeue import ENTRY
 
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")

@@ -44,9 +44,9 @@ from rmqlab.cluster.supervisor.marks import mark_text
 from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
-from rmqlab.runtime.digits import number_of
-from rmqlab.runtime.validators import as_written
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.runtime.text.digits import number_of
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0

@@ -16,9 +16,9 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
 from rmqlab.remoting.names import group_fault, topic_fault
-from rmqlab.runtime.settings import Settings, SettingsError
-from rmqlab.runtime.validators import as_written
-from rmqlab.runtime.valuetypes import describe_type, is_of_type
+from rmqlab.runtime.config.settings import Settings, SettingsError
+from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.config.valuetypes import describe_type, is_of_type
 
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}

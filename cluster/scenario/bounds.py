@@ -11,9 +11,9 @@ from rmqlab.cluster.scenario.observation import observation_unit
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import OUTCOMES
-from rmqlab.runtime.counted import singular
-from rmqlab.runtime.journal_schema import EVENT_TYPES
-from rmqlab.runtime.validators import as_written
+from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.journals.schema import EVENT_TYPES
+from rmqlab.runtime.text.counted import singular
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 

@@ -31,7 +31,7 @@ from rmqlab.cluster.supervisor.topology import (
     nodes_of,
     place,
 )
-from rmqlab.runtime.digits import number_of
+from rmqlab.runtime.text.digits import number_of
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER_LOST}
 UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))

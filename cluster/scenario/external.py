@@ -18,8 +18,8 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.printable import printable
-from rmqlab.runtime.validators import shown
+from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.text.printable import printable
 
 VERB: Final = "run"
 FOLDER: Final = "commands"

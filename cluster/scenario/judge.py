@@ -11,7 +11,7 @@ import attrs
 
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.quantity import Quantity
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.verdict import Verdict, worst
 

@@ -17,9 +17,9 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_setti
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.config.settings import camel, snake
+from rmqlab.runtime.config.tomltext import parse_toml, toml_fault
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.settings import camel, snake
-from rmqlab.runtime.tomltext import parse_toml, toml_fault
 
 _SNAKE_KEY = re.compile(r"(?<![^ ])[a-z0-9]+(?:_[a-z0-9]+)+(?=[ ;?]|$)")
 """A key in an error of `try_settings`, as a word of its own."""

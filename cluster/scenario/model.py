@@ -22,7 +22,7 @@ import attrs
 
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.validators import one_of
+from rmqlab.runtime.config.validators import one_of
 
 WAIT_SECONDS = 120.0
 WORKLOAD_KINDS = ("produce", "consume")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rmqlab.cluster.scenario.model import Expectation
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
 
 EVIDENCE = 20

@@ -34,8 +34,8 @@ from rmqlab.cluster.operate.values import (
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import near_miss
-from rmqlab.runtime.validators import as_written
-from rmqlab.runtime.valuetypes import is_of_type
+from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.config.valuetypes import is_of_type
 
 
 @attrs.frozen(kw_only=True)

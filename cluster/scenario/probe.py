@@ -4,9 +4,9 @@ from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 PROBE_TOPIC = "rmqlab-probe"
 _SECONDS = 5.0  # real

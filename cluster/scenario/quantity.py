@@ -7,7 +7,7 @@ import re
 
 import attrs
 
-from rmqlab.runtime.validators import as_written
+from rmqlab.runtime.config.validators import as_written
 
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""

@@ -19,8 +19,8 @@ from rmqlab.cluster.scenario.resources import Resources
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.topology import brokers_of_run
-from rmqlab.runtime.journal import JournalEntry, merge_entries
-from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.runrecord import read_record

@@ -25,7 +25,7 @@ from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.net.worker import in_thread
 
 _TICK_SECONDS = 0.02
 _DEFAULTS = Options()

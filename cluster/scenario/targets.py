@@ -11,7 +11,7 @@ from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
-from rmqlab.runtime.digits import number_of
+from rmqlab.runtime.text.digits import number_of
 from rmqlab.verdict.metrics import QUEUE_MARK
 
 

@@ -13,7 +13,7 @@ from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.scenario.catalogue import Listed, large_dir
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Run
-from rmqlab.runtime.printable import printable, printable_values
+from rmqlab.runtime.text.printable import printable, printable_values
 
 _STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow"}
 _MARKS = {"holds": "✓", "violated": "✗", "unknown": "?"}

@@ -23,10 +23,10 @@ import attrs
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.digits import number_of
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.schema import EVENT_TYPES
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.digits import number_of
 
 STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 OUTCOMES = (*STORED, "refused", "indeterminate")

@@ -17,18 +17,18 @@ from rmqlab.cluster.simulation.nodelogs import NodeLogs, open_node_log
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.faults.process import faults_of_process
-from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.config.settings import SettingsError
 from rmqlab.runtime.identity import Identity, set_identity
-from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, opened
-from rmqlab.runtime.logfile import LogFile
-from rmqlab.runtime.network import set_network
-from rmqlab.runtime.process import StartError, serve
-from rmqlab.runtime.settings import SettingsError
-from rmqlab.runtime.worker import InlineCalls, run_inline
+from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter, opened
+from rmqlab.runtime.net.network import set_network
+from rmqlab.runtime.net.worker import InlineCalls, run_inline
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.logfile import LogFile
+from rmqlab.runtime.node.process import StartError, serve
 from rmqlab.simulation.machine import Machine, Node
 from rmqlab.simulation.network import Fabric, SimulatedNetwork
 from rmqlab.simulation.pipe import PipeEnd, pipe
-from rmqlab.store.lock import forget_locks
+from rmqlab.store.files.lock import forget_locks
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Process:
             self.signals.send_nowait(number)
 
     async def run(self, fabric: Fabric, stream: PipeEnd, exit_now: Callable[[int], object]) -> int:
-        """Run the process, as `rmqlab.runtime.process.serve`; return its exit status."""
+        """Run the process, as `rmqlab.runtime.node.process.serve`; return its exit status."""
         node, request = self.node, self.spawn_request
         set_network(SimulatedNetwork(fabric, node))
         set_identity(Identity(self.pid))

@@ -21,13 +21,13 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import RatedClock
 from rmqlab.runtime.identity import Identity, set_identity
-from rmqlab.runtime.network import set_network
-from rmqlab.runtime.worker import InlineCalls, run_inline
+from rmqlab.runtime.net.network import set_network
+from rmqlab.runtime.net.worker import InlineCalls, run_inline
 from rmqlab.simulation.guest import seed_scheduler
 from rmqlab.simulation.machine import Machine, Node
 from rmqlab.simulation.network import Fabric, SimulatedNetwork
-from rmqlab.store.machine import DiskSpace, set_machine
-from rmqlab.store.machine import Machine as StoreMachine
+from rmqlab.store.files.machine import DiskSpace, set_machine
+from rmqlab.store.files.machine import Machine as StoreMachine
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from rmqlab.runtime.logfile import FORMAT, LogFile, PlainFormatter
+from rmqlab.runtime.node.logfile import FORMAT, LogFile, PlainFormatter
 from rmqlab.simulation.machine import Machine, Node
 
 

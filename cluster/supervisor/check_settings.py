@@ -15,7 +15,7 @@ from typing import Any
 
 from rmqlab.cluster.supervisor.nodesettings import toml_text
 from rmqlab.cluster.supervisor.ownmodules import module_command
-from rmqlab.runtime.validators import line_fault, shown
+from rmqlab.runtime.config.validators import line_fault, shown
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 

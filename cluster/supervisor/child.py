@@ -22,12 +22,12 @@ import trio
 
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.journal import JournalWriter, opened
-from rmqlab.runtime.logfile import end_logging, log_to_file, redirect_output
-from rmqlab.runtime.node_faults import PlainRules
-from rmqlab.runtime.printable import printable_lines
-from rmqlab.runtime.process import StartError, run_process
-from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.config.settings import SettingsError
+from rmqlab.runtime.journals.journal import JournalWriter, opened
+from rmqlab.runtime.net.node_faults import PlainRules
+from rmqlab.runtime.node.logfile import end_logging, log_to_file, redirect_output
+from rmqlab.runtime.node.process import StartError, run_process
+from rmqlab.runtime.text.printable import printable_lines
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15

@@ -29,9 +29,9 @@ from rmqlab.cluster.supervisor.forkserver import (
     Stopped,
     serve,
 )
-from rmqlab.runtime.logfile import open_log
-from rmqlab.runtime.mapcodec import ControlError
-from rmqlab.runtime.mapstream import receive_messages
+from rmqlab.runtime.node.logfile import open_log
+from rmqlab.runtime.node.mapcodec import ControlError
+from rmqlab.runtime.node.mapstream import receive_messages
 
 log = logging.getLogger(__name__)
 

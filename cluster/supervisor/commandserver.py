@@ -28,9 +28,9 @@ from rmqlab.cluster.supervisor.topology import UnknownTargetError
 from rmqlab.faults import FaultError, fault_of
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journal import journal_files
-from rmqlab.runtime.mapcodec import CHUNK, ControlError
-from rmqlab.runtime.valuetypes import Seconds, check_value
+from rmqlab.runtime.config.valuetypes import Seconds, check_value
+from rmqlab.runtime.journals.journal import journal_files
+from rmqlab.runtime.node.mapcodec import CHUNK, ControlError
 
 Arguments = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]

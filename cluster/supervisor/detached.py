@@ -19,7 +19,7 @@ import cattrs  # noqa: E402
 import trio  # noqa: E402
 
 from rmqlab.cluster.supervisor.children import ForkServer  # noqa: E402
-from rmqlab.runtime.logfile import log_to_file, redirect_output  # noqa: E402
+from rmqlab.runtime.node.logfile import log_to_file, redirect_output  # noqa: E402
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
     cluster.json             the record: specification and addresses, reused at every start
     <node>/config.toml       rewritten at every start
     <node>/node.log  store/  ...
-    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journal); journal.old is that of the last run
+    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal); journal.old is that of the last run
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
     control.json             address and token of the control API, mode 0600, while it serves
 """
@@ -23,9 +23,9 @@ import attrs
 
 from rmqlab.cluster.supervisor.roles import MASTER_ID, with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
-from rmqlab.runtime.journal import journal_path
+from rmqlab.runtime.config.validators import line_fault, shown, within
+from rmqlab.runtime.journals.journal import journal_path
 from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular_text
-from rmqlab.runtime.validators import line_fault, shown, within
 from rmqlab.verdict.runs import home
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes

@@ -6,7 +6,7 @@ import attrs
 
 from rmqlab.cluster.supervisor.topology import UnknownTargetError
 from rmqlab.faults import near_miss
-from rmqlab.runtime.journal import MESSAGE_KINDS, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journal import MESSAGE_KINDS, SUPERVISOR, JournalEntry
 
 
 class UnknownKindError(ValueError):
@@ -48,7 +48,7 @@ class EventFilter:
 
 def check_kind(kind: str) -> None:
     """Raise UnknownKindError for a kind that the journal's schema lacks."""
-    from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this needs all kinds
+    from rmqlab.runtime.journals.schema import EVENT_TYPES  # noqa: PLC0415 -- only this needs all kinds
 
     if kind not in EVENT_TYPES:
         near = near_miss(kind, EVENT_TYPES)

@@ -1,6 +1,6 @@
 """The events of a cluster in order of receipt, kept in memory, with followers.
 
-It excludes events of single messages (`rmqlab.runtime.journal.MESSAGE_KINDS`), which are only in the journals of their
+It excludes events of single messages (`rmqlab.runtime.journals.journal.MESSAGE_KINDS`), which are only in the journals of their
 processes.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import attrs
 import trio
 
-from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, pack_entry
 
 RING_EVENTS = 20_000
 RING_BYTES = 64 * 2**20

@@ -30,8 +30,8 @@ from rmqlab.cluster.supervisor.child import SpawnRequest, run_child, spawn_argum
 from rmqlab.cluster.supervisor.forklaunch import LATER_MODULES
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.prewarm import prewarm
-from rmqlab.runtime.logfile import redirect_output
-from rmqlab.runtime.mapcodec import CHUNK, MapCodec, MapDecoder
+from rmqlab.runtime.node.logfile import redirect_output
+from rmqlab.runtime.node.mapcodec import CHUNK, MapCodec, MapDecoder
 
 QUIET_TIME = 0.2
 """Seconds without an order after which one of LATER_MODULES is imported in advance."""

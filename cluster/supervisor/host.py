@@ -18,7 +18,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.forkserver import Report
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.net.worker import in_thread
 
 _RUN_BYTES = 8
 

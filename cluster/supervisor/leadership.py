@@ -18,9 +18,9 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerRequestCode
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.command import request
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 TRANSFER_SECONDS: Final = 10.0
 """Timeout in real seconds. The leader waits 3 s of its own clock for the new leader."""

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import attrs
 
-from rmqlab.runtime.logfile import open_log
+from rmqlab.runtime.node.logfile import open_log
 from rmqlab.runtime.regularfile import open_regular
 
 _TAIL_BYTES = 64 * 2**10

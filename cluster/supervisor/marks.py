@@ -9,7 +9,7 @@ import trio
 from rmqlab.cluster.supervisor.nodelink import NodeLink
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 log = logging.getLogger(__name__)
 

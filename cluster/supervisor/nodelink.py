@@ -10,7 +10,7 @@ import trio
 from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.bounds import SNAPSHOT, bounded, cut_text
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.control import (
+from rmqlab.runtime.node.control import (
     CONTROL,
     Event,
     Hello,
@@ -23,8 +23,8 @@ from rmqlab.runtime.control import (
     SnapshotRequest,
     Stopping,
 )
-from rmqlab.runtime.mapcodec import ControlError
-from rmqlab.runtime.mapstream import receive_messages
+from rmqlab.runtime.node.mapcodec import ControlError
+from rmqlab.runtime.node.mapstream import receive_messages
 
 HELLO_SECONDS = 10.0
 _SHOWN_CHARACTERS = 300

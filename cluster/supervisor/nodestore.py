@@ -16,12 +16,12 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodesettings import node_paths, toml_text
 from rmqlab.cluster.supervisor.private_file import write_private
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.runtime.config.settings import MOST_BYTES
+from rmqlab.runtime.config.tomltext import parse_toml
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.settings import MOST_BYTES
-from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.configfile import backup_path
-from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
+from rmqlab.store.files.configfile import backup_path
+from rmqlab.store.offline.powerloss import Lost, has_store, lose_unsynced, wipe_store
 
 
 class NothingToWipeError(Exception):

@@ -27,7 +27,8 @@ from rmqlab.remoting.body import Body
 from rmqlab.remoting.header import Header, header_from_json, header_to_fields
 from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader, RegisterBrokerResponseHeader
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.control import (
+from rmqlab.runtime.config.settings import SettingsError
+from rmqlab.runtime.node.control import (
     CONTROL,
     Event,
     Hello,
@@ -40,8 +41,7 @@ from rmqlab.runtime.control import (
     SnapshotRequest,
     Stopping,
 )
-from rmqlab.runtime.logfile import set_root_level
-from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.node.logfile import set_root_level
 
 FACTS = {"fact": [{"fact": ["", 0, 0.5, True, None, b"", ()]}]}
 """A value of each type that facts have."""

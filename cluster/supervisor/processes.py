@@ -23,10 +23,10 @@ from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.clock import RatedClock, real_seconds
-from rmqlab.runtime.control import Event, Ready, Stopping
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.mapcodec import ControlError
-from rmqlab.store.powerloss import Lost
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.node.control import Event, Ready, Stopping
+from rmqlab.runtime.node.mapcodec import ControlError
+from rmqlab.store.offline.powerloss import Lost
 
 LAST_WORDS_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0

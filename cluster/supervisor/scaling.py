@@ -34,10 +34,10 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.properties import write_properties_text
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.net.worker import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, node_names, start_phases
-from rmqlab.runtime.journal import SUPERVISOR, JournalWriter, opened, read_journals
+from rmqlab.runtime.journals.journal import SUPERVISOR, JournalWriter, opened, read_journals
 
 
 def write_all_settings(directory: ClusterDirectory, spec: ClusterSpec, nodes: Sequence[Node]) -> None:

@@ -35,9 +35,9 @@ from rmqlab.cluster.supervisor.topology import (
     workload_host,
 )
 from rmqlab.runtime.clock import RatedClock
-from rmqlab.runtime.worker import in_thread
-from rmqlab.store.disk import StoreError
-from rmqlab.store.powerloss import Lost
+from rmqlab.runtime.net.worker import in_thread
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.offline.powerloss import Lost
 
 T = TypeVar("T")
 

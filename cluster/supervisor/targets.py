@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
-from rmqlab.runtime.validators import shown
+from rmqlab.runtime.config.validators import shown
 
 ALL_MEMBERS = "*"
 """The role that names all members of a group: `broker-a:*`."""

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.validators import LEAST_RATE, MOST_RATE, one_of, shown, within
-from rmqlab.runtime.valuetypes import typed_fields
+from rmqlab.runtime.config.validators import LEAST_RATE, MOST_RATE, one_of, shown, within
+from rmqlab.runtime.config.valuetypes import typed_fields
 
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911

@@ -17,10 +17,10 @@ from rmqlab.client.push import PushConsumer
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.bodies.queue import MessageQueue
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.digits import number_of
-from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT64, MOST_SECONDS, one_of, positive_within, within
+from rmqlab.runtime.config.settings import read_settings
+from rmqlab.runtime.config.validators import INT64, MOST_SECONDS, one_of, positive_within, within
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.text.digits import number_of
 
 FROM_WHERE = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,

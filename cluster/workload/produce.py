@@ -23,9 +23,9 @@ from rmqlab.cluster.workload.routes import emit_routes
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT32, INT64, MOST_SECONDS, one_of, positive_within, within
+from rmqlab.runtime.config.settings import read_settings
+from rmqlab.runtime.config.validators import INT32, INT64, MOST_SECONDS, one_of, positive_within, within
+from rmqlab.runtime.node.control import ControlLink
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
 MIN_API_TIMEOUT = 3.0

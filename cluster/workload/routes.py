@@ -2,7 +2,7 @@
 
 from rmqlab.client.instance import Client
 from rmqlab.remoting.bodies.route import TopicRouteData
-from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.node.control import ControlLink
 
 
 def emit_routes(client: Client, link: ControlLink) -> None:

@@ -43,7 +43,7 @@ from rmqlab.remoting.headers.topic import (
 )
 from rmqlab.remoting.names import DEFAULT_TOPIC, MASTER_ID
 from rmqlab.remoting.properties import parse_properties_text, write_properties_text
-from rmqlab.runtime.valuetypes import checked_methods
+from rmqlab.runtime.config.valuetypes import checked_methods
 
 MOST_SETTINGS = 2**20
 """Bytes of a server's settings: a table with a value of 15 MB takes minutes to print."""

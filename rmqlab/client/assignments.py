@@ -21,7 +21,7 @@ from rmqlab.client.routes import subscribe_queues
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.names import RETRY_PREFIX
-from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
+from rmqlab.runtime.net.remoting_errors import ConnectError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 

@@ -43,8 +43,8 @@ from rmqlab.remoting.headers.offset import (
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.validators import INT64, shown
+from rmqlab.runtime.config.validators import INT64, shown
+from rmqlab.runtime.net.channel import Channel
 
 # Bits of a pull's sysFlag
 COMMIT_OFFSET = 1

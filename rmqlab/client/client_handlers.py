@@ -31,7 +31,7 @@ from rmqlab.remoting.message import (
     decode_message,
     parse_properties,
 )
-from rmqlab.runtime.dispatch import Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Reply, Request, Route
 
 log = logging.getLogger(__name__)
 

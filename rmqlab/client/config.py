@@ -15,9 +15,9 @@ from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
+from rmqlab.runtime.config.validators import above, at_least, is_address, shown, within
+from rmqlab.runtime.config.valuetypes import typed_fields
 from rmqlab.runtime.identity import process_id, unique_number
-from rmqlab.runtime.validators import above, at_least, is_address, shown, within
-from rmqlab.runtime.valuetypes import typed_fields
 
 positive = above(0)
 

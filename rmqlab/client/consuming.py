@@ -28,8 +28,8 @@ from rmqlab.remoting.message import (
     PROPERTY_TRAN_MSG,
 )
 from rmqlab.remoting.names import RETRY_PREFIX
-from rmqlab.runtime.validators import shown
-from rmqlab.runtime.valuetypes import Range, checked
+from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.config.valuetypes import Range, checked
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.names import RETRY_PREFIX
-from rmqlab.runtime.valuetypes import Offset, checked_methods
+from rmqlab.runtime.config.valuetypes import Offset, checked_methods
 
 LATEST = -1
 """As a timestamp: the end of each queue."""

@@ -36,11 +36,11 @@ from rmqlab.remoting.headers.group import UnregisterClientRequestHeader
 from rmqlab.remoting.headers.nameserver import GetRouteInfoRequestHeader
 from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import RETRY_PREFIX, group_fault
-from rmqlab.runtime.dispatch import Dispatcher, handler_table
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
-from rmqlab.runtime.valuetypes import TimeLimit, check_value, checked
+from rmqlab.runtime.config.valuetypes import TimeLimit, check_value, checked
+from rmqlab.runtime.net.dispatch import Dispatcher, handler_table
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 

@@ -34,9 +34,9 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeType
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.dispatch import Reply, Request
-from rmqlab.runtime.validators import shown
-from rmqlab.runtime.valuetypes import Offset, Seconds, checked_methods
+from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.config.valuetypes import Offset, Seconds, checked_methods
+from rmqlab.runtime.net.dispatch import Reply, Request
 
 _REFUSED = 8
 """Offsets that are remembered as refused by the broker of a queue."""

@@ -22,7 +22,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES, PROPERTY_MIN_COPIES
 from rmqlab.remoting.names import RETRY_PREFIX
-from rmqlab.runtime.validators import shown, within
+from rmqlab.runtime.config.validators import shown, within
 
 log = logging.getLogger(__name__)
 

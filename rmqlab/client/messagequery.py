@@ -14,7 +14,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import TRUE, JavaBoolean
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_offset_message_id
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.config.valuetypes import checked
 
 FOREVER = 2**63 - 1
 MAX_FOUND = 64

@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from rmqlab.client.errors import NoNameServerError
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import ConnectError
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,8 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
-from rmqlab.runtime.validators import INT32
-from rmqlab.runtime.valuetypes import check_value, plain
+from rmqlab.runtime.config.validators import INT32
+from rmqlab.runtime.config.valuetypes import check_value, plain
 
 STATUSES = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,

@@ -40,9 +40,9 @@ from rmqlab.remoting.headers.send import SendMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_INSTANCE_ID
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.config.valuetypes import check_value, checked
 from rmqlab.runtime.identity import process_id
-from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
-from rmqlab.runtime.valuetypes import check_value, checked
+from rmqlab.runtime.net.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 

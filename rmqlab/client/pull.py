@@ -14,7 +14,7 @@ from rmqlab.client.subscription import ALL, Expression, matching, subscription
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.valuetypes import Offset, Range, Seconds, checked_methods
+from rmqlab.runtime.config.valuetypes import Offset, Range, Seconds, checked_methods
 
 Count = Annotated[int, Range(lambda value: 0 < value < 2**31, "a number of messages from 1 to 2^31 - 1")]
 

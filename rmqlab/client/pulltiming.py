@@ -11,7 +11,7 @@ import trio
 
 from rmqlab.client.broker_api import PullResult, PullStatus
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.remoting_errors import ConnectionLostError
+from rmqlab.runtime.net.remoting_errors import ConnectionLostError
 
 HOLD_SWEEP = 6.0
 """Seconds by which a broker may exceed the suspend timeout: it examines held pulls every 5 s."""

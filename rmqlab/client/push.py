@@ -33,8 +33,8 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.dispatch import Reply, Request
-from rmqlab.runtime.valuetypes import Seconds, checked
+from rmqlab.runtime.config.valuetypes import Seconds, checked
+from rmqlab.runtime.net.dispatch import Reply, Request
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from rmqlab.remoting.message import (
     PROPERTY_TTL,
 )
 from rmqlab.remoting.names import REPLY_TOPIC_SUFFIX
-from rmqlab.runtime.valuetypes import TimeLimit, checked
+from rmqlab.runtime.config.valuetypes import TimeLimit, checked
 
 _SHORTEST = 0.001
 """Seconds of a send whose time is over: it fails as one that timed out."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rmqlab.client.errors import RefusedError
 from rmqlab.remoting.bodies.queue import MessageQueue
-from rmqlab.runtime.valuetypes import MOST_WAIT, TimeLimit, check_value
+from rmqlab.runtime.config.valuetypes import MOST_WAIT, TimeLimit, check_value
 
 SelectQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
 To = MessageQueue | SelectQueue

@@ -32,8 +32,8 @@ from rmqlab.remoting.message import (
     StoredMessage,
     parse_offset_message_id,
 )
-from rmqlab.runtime.dispatch import Request
-from rmqlab.runtime.valuetypes import check_value, checked
+from rmqlab.runtime.config.valuetypes import check_value, checked
+from rmqlab.runtime.net.dispatch import Request
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from rmqlab.store.loglayout import ENTRY_BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
+from rmqlab.store.log.loglayout import ENTRY_BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
 
 MAGIC: Final = ENTRY_MAGIC
 BLANK_MAGIC: Final = ENTRY_BLANK_MAGIC

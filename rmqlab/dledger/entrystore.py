@@ -14,9 +14,9 @@ from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
-from rmqlab.store.disk import Disk
-from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.logfile import LogFile
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.files.logfile import LogFile
 
 INDEX_FILE_SIZE: Final = 5 * 1024 * 1024 * UNIT.size
 """Bytes; a broker has no setting for it."""

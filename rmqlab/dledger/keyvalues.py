@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rmqlab.store.disk import Disk, StoreCorrupt
+from rmqlab.store.files.disk import Disk, StoreCorrupt
 
 MOST_BYTES: Final = 2**16
 """Size of such a file. It has two lines."""

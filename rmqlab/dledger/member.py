@@ -14,7 +14,7 @@ from rmqlab.dledger import keyvalues
 from rmqlab.dledger.bodies import Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.store.disk import Disk, StoreCorrupt
+from rmqlab.store.files.disk import Disk, StoreCorrupt
 
 TERM_FILE: Final = "currterm"
 FAR_TERM: Final = 2**62

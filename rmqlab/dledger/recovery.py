@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import attrs
 
 from rmqlab.dledger.entry import BLANK_MAGIC, HEADER, UNIT, EntryHeader, IndexUnit
-from rmqlab.store.disk import StoreCorrupt
-from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.logfile import LogFile
-from rmqlab.store.sparse import zero_from
+from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.files.logfile import LogFile
+from rmqlab.store.files.sparse import zero_from
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ import trio
 
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault, TargetNode, option
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.reactor import READ, Reactor, open_reactor
-from rmqlab.runtime.remoting_client import open_connection
-from rmqlab.runtime.remoting_errors import ConnectError
+from rmqlab.runtime.net.reactor import READ, Reactor, open_reactor
+from rmqlab.runtime.net.remoting_client import open_connection
+from rmqlab.runtime.net.remoting_errors import ConnectError
 
 REPORT = struct.Struct(">q")
 REPORT_PERIOD: Final = 5.0

@@ -12,9 +12,9 @@ from rmqlab.faults.request.hook import RequestFaults
 from rmqlab.faults.rules import NodeRules
 from rmqlab.faults.table import FaultTable
 from rmqlab.runtime.clock import RatedClock
-from rmqlab.runtime.fault_hooks import ReactorHooks
-from rmqlab.runtime.node_faults import NodeFaults, PlainRules
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.fault_hooks import ReactorHooks
+from rmqlab.runtime.net.node_faults import NodeFaults, PlainRules
+from rmqlab.runtime.net.timers import Timers
 
 
 def node_faults(table: FaultTable = FAULTS) -> NodeFaults:

@@ -14,7 +14,7 @@ from rmqlab.faults import FAULTS
 from rmqlab.faults.link.fault import LinkFault
 from rmqlab.faults.specification import Fault
 from rmqlab.faults.table import FaultTable, fault_values
-from rmqlab.runtime.node_faults import PlainRules
+from rmqlab.runtime.net.node_faults import PlainRules
 
 if TYPE_CHECKING:
     from cattrs import Converter

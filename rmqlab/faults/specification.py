@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
-from rmqlab.runtime.validators import MOST_SECONDS, as_written
-from rmqlab.runtime.valuetypes import describe_type, is_of_type
+from rmqlab.runtime.config.validators import MOST_SECONDS, as_written
+from rmqlab.runtime.config.valuetypes import describe_type, is_of_type
 
 _OPTION: Final = "rmqlab.option"
 LIMIT: Final = 2**63

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from rmqlab.pipeline.options import OptionError
-from rmqlab.runtime.nearmiss import near_miss
+from rmqlab.runtime.config.nearmiss import near_miss
 
 
 def ddl(columns: Mapping[str, str]) -> str:

@@ -20,15 +20,15 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.pipeline.errors import NoSparkError, UserError
-from rmqlab.pipeline.masters import LOCAL, is_local
 from rmqlab.pipeline.session import check_installed, open_session
-from rmqlab.pipeline.spark_home import Machine
-from rmqlab.pipeline.workers import check_shared_directory
-from rmqlab.runtime.errorline import print_error
-from rmqlab.runtime.journal import odd_journals
-from rmqlab.runtime.printable import printable
-from rmqlab.store.irregularfiles import irregular_paths
-from rmqlab.store.keptstores import no_stores_hint
+from rmqlab.pipeline.spark.masters import LOCAL, is_local
+from rmqlab.pipeline.spark.spark_home import Machine
+from rmqlab.pipeline.spark.workers import check_shared_directory
+from rmqlab.runtime.journals.journal import odd_journals
+from rmqlab.runtime.text.errorline import print_error
+from rmqlab.runtime.text.printable import printable
+from rmqlab.store.offline.irregularfiles import irregular_paths
+from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.rules import is_notable
 from rmqlab.verdict.runs import NoRunError, find_run, home
 from rmqlab.verdict.verdict import Verdict

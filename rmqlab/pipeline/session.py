@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqlab.pipeline.disconnects import ignore_disconnects
-from rmqlab.pipeline.environment import cluster_environment, local_environment, set_environment
 from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
-from rmqlab.pipeline.masters import LOCAL, check_master, is_local
-from rmqlab.pipeline.shipping import COMPILED, let_streams_import, ship_packages
-from rmqlab.pipeline.spark_home import Machine
-from rmqlab.pipeline.workers import check_packages, have_own_platform
+from rmqlab.pipeline.spark.environment import cluster_environment, local_environment, set_environment
+from rmqlab.pipeline.spark.masters import LOCAL, check_master, is_local
+from rmqlab.pipeline.spark.shipping import COMPILED, let_streams_import, ship_packages
+from rmqlab.pipeline.spark.spark_home import Machine
+from rmqlab.pipeline.spark.workers import check_packages, have_own_platform
+from rmqlab.pipeline.topics.disconnects import ignore_disconnects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,10 +116,10 @@ def check_installed(needed: Sequence[str] = _NEEDED) -> None:
 
 def register_sources(spark: "SparkSession") -> None:
     """Register rmqlab's data sources, by their own names, in a session of other code."""
-    from rmqlab.pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
-    from rmqlab.pipeline.queuesource import QueueSource  # noqa: PLC0415
-    from rmqlab.pipeline.storesource import StoreSource  # noqa: PLC0415
-    from rmqlab.pipeline.topicsource import TopicSource  # noqa: PLC0415
+    from rmqlab.pipeline.journals.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
+    from rmqlab.pipeline.stores.queuesource import QueueSource  # noqa: PLC0415
+    from rmqlab.pipeline.stores.storesource import StoreSource  # noqa: PLC0415
+    from rmqlab.pipeline.topics.topicsource import TopicSource  # noqa: PLC0415
 
     for source in (TopicSource, StoreSource, QueueSource, JournalSource):
         spark.dataSource.register(source)

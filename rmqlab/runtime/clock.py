@@ -16,7 +16,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmqlab.runtime.validators import LEAST_RATE, MOST_RATE, within
+from rmqlab.runtime.config.validators import LEAST_RATE, MOST_RATE, within
 
 MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: the same dates in every test run
 

@@ -53,7 +53,7 @@ class Fabric(Medium):
 
 @attrs.define(eq=False)
 class SimulatedNetwork:
-    """The network of one node (a `rmqlab.runtime.network.Network`)."""
+    """The network of one node (a `rmqlab.runtime.net.network.Network`)."""
 
     fabric: Fabric
     node: Node

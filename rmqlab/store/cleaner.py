@@ -10,13 +10,13 @@ from functools import partial
 import attrs
 
 from rmqlab.store import retention as cleaning
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk
-from rmqlab.store.index import Index
-from rmqlab.store.logfile import LogFile
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.logfile import LogFile
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.put import Putter
-from rmqlab.store.queues import Queues
+from rmqlab.store.queue.queues import Queues
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import attrs
 
+from rmqlab.runtime.config.validators import FIXED, INT32, INT64, above, one_line_texts, one_of, shown, within
 from rmqlab.runtime.homedir import home_directory
-from rmqlab.runtime.validators import FIXED, INT32, INT64, above, one_line_texts, one_of, shown, within
-from rmqlab.store.machine import this_machine
+from rmqlab.store.files.machine import this_machine
 
 QUEUE_ENTRY_SIZE: Final = 20
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -14,16 +14,16 @@ import attrs
 
 from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.batchruns import LEAST, BatchRun
-from rmqlab.store.commitlog import CommitLog
-from rmqlab.store.consumequeue import ENTRY, NOT_PENDING, ConsumeQueue
-from rmqlab.store.index import Index
-from rmqlab.store.indexkeys import KeyCollector
-from rmqlab.store.keyreader import KeyReader
-from rmqlab.store.logfile import LogFile
-from rmqlab.store.queues import Queues, can_have_queues
+from rmqlab.store.batches.batchruns import LEAST, BatchRun
+from rmqlab.store.batches.keyreader import KeyReader
+from rmqlab.store.batches.uniformruns import RUN_PATIENCE, RunReader, UniformRun
+from rmqlab.store.files.logfile import LogFile
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexkeys import KeyCollector
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.queue.consumequeue import ENTRY, NOT_PENDING, ConsumeQueue
+from rmqlab.store.queue.queues import Queues, can_have_queues
 from rmqlab.store.tagscodes import deliver_at, known_codes, property_of, tags_code_in
-from rmqlab.store.uniformruns import RUN_PATIENCE, RunReader, UniformRun
 
 logger = logging.getLogger(__name__)
 

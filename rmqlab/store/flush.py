@@ -21,14 +21,14 @@ from typing import Final
 import attrs
 
 from rmqlab.runtime.regularfile import check_regular
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.commitlog import CommitLog
-from rmqlab.store.consumequeue import ConsumeQueue
-from rmqlab.store.disk import Disk
-from rmqlab.store.heldentries import FAILURES
-from rmqlab.store.index import Index, IndexFile
-from rmqlab.store.queues import Queues
-from rmqlab.store.recovery import Walk
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.keyindex.index import Index, IndexFile
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.log.recovery import Walk
+from rmqlab.store.queue.consumequeue import ConsumeQueue
+from rmqlab.store.queue.heldentries import FAILURES
+from rmqlab.store.queue.queues import Queues
 
 _MARKS: Final = struct.Struct(">qq")
 MARKS_FILE: Final = "config/rmqlab.flushed"

@@ -3,9 +3,9 @@
 from collections.abc import Generator
 from typing import TypeVar, cast
 
-from rmqlab.store.commitlog import CommitLog
-from rmqlab.store.index import Index, key_hash
-from rmqlab.store.keyreader import is_record_of
+from rmqlab.store.batches.keyreader import is_record_of
+from rmqlab.store.keyindex.index import Index, key_hash
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.results import QueryResult
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ from typing import Final, Protocol
 
 import attrs
 
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk, StoreError
-from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk, StoreError
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.put import Putter
-from rmqlab.store.queues import Queues
+from rmqlab.store.queue.queues import Queues
 from rmqlab.store.restart import Restart, restart
 
 

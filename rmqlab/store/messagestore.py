@@ -14,24 +14,24 @@ import attrs
 
 from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import NewMessage
-from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.cleaner import Cleaner
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from rmqlab.store.consumequeue import ENTRY
-from rmqlab.store.disk import Disk
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
-from rmqlab.store.index import Index
+from rmqlab.store.keyindex.index import Index
 from rmqlab.store.keysearch import finished, search_by_key
-from rmqlab.store.lock import AbortFile, StoreLock
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
 from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
-from rmqlab.store.queueends import save_queue_ends
-from rmqlab.store.queues import Queues
+from rmqlab.store.queue.consumequeue import ENTRY
+from rmqlab.store.queue.queueends import save_queue_ends
+from rmqlab.store.queue.queues import Queues
+from rmqlab.store.queue.timesearch import offset_by_time
 from rmqlab.store.results import GetResult, PutResult, QueryResult
-from rmqlab.store.timesearch import offset_by_time
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import decode_properties
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.queue.consumequeue import ENTRY, ConsumeQueue
 from rmqlab.store.results import GetResult, GetStatus
 
 TagsMatch = Callable[[int], bool]

@@ -27,17 +27,17 @@ from rmqlab.remoting.message import (
     pack_host,
 )
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
-from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.batches.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
+from rmqlab.store.batches.uniformbatch import UniformBatchReader, UniformRecords
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.dispatch import Dispatcher
-from rmqlab.store.index import Index
-from rmqlab.store.indexkeys import IndexKeys
-from rmqlab.store.queues import Queues, can_have_queues
-from rmqlab.store.recentbytes import RecentBytes
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexkeys import IndexKeys
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.log.recentbytes import RecentBytes
+from rmqlab.store.queue.consumequeue import ConsumeQueue
+from rmqlab.store.queue.queues import Queues, can_have_queues
 from rmqlab.store.results import PutResult, PutStatus
-from rmqlab.store.uniformbatch import UniformBatchReader, UniformRecords
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import attrs
 
-from rmqlab.store import recovery
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
-from rmqlab.store.queueends import MissingEntries
-from rmqlab.store.queues import EnteredOffsets, Queues
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.log import recovery
+from rmqlab.store.log.commitlog import CommitLog
+from rmqlab.store.queue.queueends import MissingEntries
+from rmqlab.store.queue.queues import EnteredOffsets, Queues
 
 logger = logging.getLogger(__name__)
 

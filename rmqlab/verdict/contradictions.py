@@ -7,7 +7,7 @@ brokers and the journals of servers name them, too.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqlab.runtime.journal import SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journal import SUFFIX, SUPERVISOR, JournalEntry
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.metrics import Source
 from rmqlab.verdict.roles import MASTER_ID

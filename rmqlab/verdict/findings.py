@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.metrics import Metric, find_metric
 
 EVIDENCE_LIMIT = 100

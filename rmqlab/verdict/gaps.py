@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from rmqlab.runtime.journal import OPENED, SUFFIX, SUPERVISOR, JournalEntry
-from rmqlab.runtime.journalsurvey import Break, JournalSurvey
+from rmqlab.runtime.journals.journal import OPENED, SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.metrics import Metric, Source
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
-from rmqlab.runtime.journalsurvey import JournalSurvey
-from rmqlab.runtime.settings import snake
+from rmqlab.runtime.config.settings import snake
+from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalsurvey import JournalSurvey
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken

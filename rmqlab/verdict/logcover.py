@@ -117,7 +117,7 @@ def _inner(extents: Sequence[Extent]) -> Iterator[Extent]:
 
 
 class Stray(Protocol):
-    """Bytes behind the end of a log; see `rmqlab.store.logheads.StrayBytes`."""
+    """Bytes behind the end of a log; see `rmqlab.store.log.logheads.StrayBytes`."""
 
     @property
     def file(self) -> str: ...

@@ -21,7 +21,7 @@ _SLACK: Final = 10_000
 
 
 class FirstRecord(Protocol):
-    """The first record of a log file; see `rmqlab.store.logheads.LogHead`."""
+    """The first record of a log file; see `rmqlab.store.log.logheads.LogHead`."""
 
     @property
     def file(self) -> str: ...

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlab.runtime.config.tomltext import parse_toml
 from rmqlab.runtime.regularfile import read_regular
-from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.verdict.rules import HARDENED
 
 _KEEPS_NEWER: Final = "keep_newer_consumer_offsets"

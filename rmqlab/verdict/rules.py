@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.verdict import Verdict
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from rmqlab.runtime.config.nearmiss import near_miss
 from rmqlab.runtime.homedir import home_directory
-from rmqlab.runtime.nearmiss import near_miss
 
 _RUNS = "runs"
 _TIMES = "[0-9]*T[0-9]*Z*"

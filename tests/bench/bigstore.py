@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rmqlab.pipeline.recordlayout import BODY_AT, NUMBER_FIELDS
+from rmqlab.pipeline.stores.recordlayout import BODY_AT, NUMBER_FIELDS
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper

@@ -52,6 +52,6 @@ class FloorReader(DataSourceStreamReader):
         yield pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], schema=self.schema)
 
     def stop(self) -> None:
-        from rmqlab.pipeline.disconnects import exit_if_disconnected  # tasks do not need it
+        from rmqlab.pipeline.topics.disconnects import exit_if_disconnected  # tasks do not need it
 
         exit_if_disconnected()

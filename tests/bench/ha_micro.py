@@ -25,7 +25,7 @@ from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.remoting.message import NewMessage
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.messagestore import MessageStore
 

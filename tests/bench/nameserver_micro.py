@@ -21,8 +21,8 @@ from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.callthread import Calls, Done
-from rmqlab.runtime.dispatch import Dispatcher
+from rmqlab.runtime.net.callthread import Calls, Done
+from rmqlab.runtime.net.dispatch import Dispatcher
 
 REGISTER_PERIOD = 30.0
 

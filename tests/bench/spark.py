@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.pipeline.session import open_session
-from rmqlab.pipeline.spark_home import Machine
+from rmqlab.pipeline.spark.spark_home import Machine
 from tests.bench import audits
 from tests.bench.bigstore import write_log
 from tests.bench.process import cpu_seconds

@@ -19,9 +19,9 @@ from rmqlab.remoting.headers.nameserver import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.dispatch import Reply, Request
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.dispatch import Reply, Request
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.node.control import ControlLink
 
 RATE = 50.0
 PATIENCE = 3600.0

@@ -16,10 +16,10 @@ from rmqlab.remoting.headers.nameserver import (
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
-from rmqlab.runtime.dispatch import Dispatcher, Route, handler_table
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Route, handler_table
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.server import Server
 from tests.broker.brokerprocess import RATE, Nameserver, World
 from tests.broker.syncmaster import Master, StartMaster
 from tests.broker.transactionproducer import Producer

@@ -17,8 +17,8 @@ from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, 
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader
-from rmqlab.runtime.remoting_errors import RequestTimeoutError
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.remoting_errors import RequestTimeoutError
+from rmqlab.runtime.net.testing import ScriptedClient
 
 
 def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:

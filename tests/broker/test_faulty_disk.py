@@ -15,9 +15,9 @@ from rmqlab.faults.disk.read_only import ReadOnly
 from rmqlab.faults.disk.slow_sync import SyncDelay
 from rmqlab.faults.rules import NodeRules, OwnRule
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.node_faults import NodeFaults
-from rmqlab.store.configfile import save_config_file
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.store.files.configfile import save_config_file
+from rmqlab.store.files.faulty_disk import FaultyDisk
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from trio.testing import MockClock
 
 from rmqlab.broker.flushing import GroupFlush, Syncs, flush_forever, flush_queues_forever
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
-from rmqlab.runtime.callthread import Calls, Done
-from rmqlab.store.disk import Disk
+from rmqlab.runtime.net.callthread import Calls, Done
+from rmqlab.store.files.disk import Disk
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus

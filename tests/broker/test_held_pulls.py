@@ -11,7 +11,7 @@ from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.dispatch import Request
+from rmqlab.runtime.net.dispatch import Request
 
 
 @attrs.define(eq=False)

@@ -18,8 +18,8 @@ from rmqlab.broker.loops import (
 )
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
-from rmqlab.runtime.alignedtimer import AlignedTimer
-from rmqlab.store.configfile import keep_config_file
+from rmqlab.runtime.net.alignedtimer import AlignedTimer
+from rmqlab.store.files.configfile import keep_config_file
 from rmqlab.store.results import PutStatus
 
 

@@ -17,9 +17,9 @@ from rmqlab.broker.testing import pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.runtime.boundary import FatalError
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.server import open_listener
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.server import open_listener
+from rmqlab.runtime.node.control import ControlLink
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import truncate
 from tests.broker.brokerprocess import HOSTS, PATIENCE, RATE, Link, Running, World

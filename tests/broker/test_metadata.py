@@ -20,7 +20,7 @@ from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSe
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.testing import ScriptedClient
 
 MASTER = "10.0.0.1:10911"
 VIP = "10.0.0.1:10909"

@@ -13,7 +13,7 @@ import pytest
 from rmqlab.broker import offsets as module
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.remoting.frame import MAX_FRAME
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 
 LONGEST = -(2**63)
 ROOM_FOR_HEADERS = 4096

@@ -9,7 +9,7 @@ from rmqlab.broker.config import load_config
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.profiles import PROFILES
 from rmqlab.cluster.supervisor import topology
-from rmqlab.runtime.settings import camel, settings_lines
+from rmqlab.runtime.config.settings import camel, settings_lines
 
 HARDENED = PROFILES["hardened"]
 SWITCHES_PAGE = pathlib.Path(__file__).parents[2] / "docs" / "switches.md"

@@ -13,7 +13,7 @@ from rmqlab.broker.scripted import ScriptedTasks
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.testing import ScriptedClient
 from tests.broker.registrations import MuteClient, answer, open_registration, registered_body
 
 

@@ -9,7 +9,7 @@ import pytest
 from rmqlab.broker.scripted import ScriptedTasks
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.testing import ScriptedClient
 from tests.broker.registrations import answer, open_registration
 
 NONSENSE = {

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlab.broker.config import KINDS, load_config
 from rmqlab.broker.ignored_settings import REFUSED
-from rmqlab.runtime.settings import SettingsError, camel, forbidden_keys, setting_fields
+from rmqlab.runtime.config.settings import SettingsError, camel, forbidden_keys, setting_fields
 
 NUMBERS = [field for field in setting_fields(*KINDS).values() if field.type in (int, float, int | None)]
 CLAMPED = {"disk_max_used_space_ratio"}  # to 10 to 95, as in RocketMQ

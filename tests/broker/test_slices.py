@@ -11,13 +11,13 @@ from rmqlab.remoting.bodies.topic import TopicStatsTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.dispatch import Refusal, Reply, Request
-from rmqlab.runtime.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request
+from rmqlab.runtime.net.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
 
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
+    monkeypatch.setattr("rmqlab.runtime.net.slices.SECONDS_AT_ONCE", 1000.0)
 
 
 def work(units: int, failure: Exception | None = None) -> Work:

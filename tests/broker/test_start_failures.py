@@ -11,9 +11,9 @@ import trio.testing
 
 from rmqlab.broker.config import load_config
 from rmqlab.broker.main import main
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.server import open_listener
-from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.config.settings import SettingsError
+from rmqlab.runtime.net.server import open_listener
+from rmqlab.runtime.node.process import StartError
 from tests.broker.brokerprocess import HOSTS, Link, World
 
 Breaks = Callable[[World], Awaitable[None]]

@@ -18,7 +18,7 @@ from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import NewMessage
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 from tests.broker.syncmaster import StartMaster
 

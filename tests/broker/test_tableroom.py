@@ -16,7 +16,7 @@ from rmqlab.remoting.bodies.registration import RegisterBrokerBody
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.frame import MAX_FRAME
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 
 LONG = "x" * 100
 ROOM_FOR_HEADERS = 4096

@@ -15,7 +15,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGr
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import encode_pretty_entry
-from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.net.dispatch import Refusal
 
 CONFIG = BrokerConfig(broker_cluster_name="C", broker_name="b")
 

@@ -25,9 +25,9 @@ from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader, Upd
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rmqlab.remoting.message import HEADS, MESSAGE_MAGIC, offset_message_id, pack_host
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.server import Server
 
 Answer = Reply | None | Callable[[Request], Reply | None]
 """What to say next to a request code; None says nothing."""

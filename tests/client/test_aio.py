@@ -18,7 +18,7 @@ from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.transaction import TransactionState
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeBroker, World

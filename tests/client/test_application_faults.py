@@ -22,7 +22,7 @@ from rmqlab.client.transaction import TransactionProducer
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request as command_of
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.application import Application, start
 from tests.client.conftest import record
 

@@ -8,7 +8,7 @@ import trio
 from rmqlab.client.instance import Client
 from rmqlab.client.limited import MAX_AT_ONCE
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.application import start
 
 if TYPE_CHECKING:

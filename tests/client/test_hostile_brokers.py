@@ -30,7 +30,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request as command_of
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.message import RecordError
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.application import Application, start
 from tests.client.conftest import record
 

@@ -16,8 +16,8 @@ from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.bodies.route import BrokerData, TopicRouteData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import Reply
-from rmqlab.runtime.remoting_errors import ConnectError
+from rmqlab.runtime.net.dispatch import Reply
+from rmqlab.runtime.net.remoting_errors import ConnectError
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

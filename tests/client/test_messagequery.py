@@ -8,7 +8,7 @@ import pytest
 from rmqlab.client.instance import open_client
 from rmqlab.client.messagequery import query_by_key, query_by_unique_key
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Outcome, Producer
-from rmqlab.runtime import remoting_client
-from rmqlab.runtime.network import network
+from rmqlab.runtime.net import remoting_client
+from rmqlab.runtime.net.network import network
 from tests.client.conftest import World
 
 

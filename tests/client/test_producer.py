@@ -23,7 +23,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
 from rmqlab.remoting.message import parse_properties
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

@@ -10,7 +10,7 @@ from rmqlab.client.message import ReceivedMessage, received
 from rmqlab.client.pulltiming import PullTiming
 from rmqlab.remoting.message import decode_message
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.remoting_errors import ConnectionLostError
+from rmqlab.runtime.net.remoting_errors import ConnectionLostError
 from tests.client.conftest import record
 
 

@@ -16,7 +16,7 @@ from rmqlab.remoting.acl import Credentials, signature, signed_content
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumeFromWhere, HeartbeatData, MessageModel
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.application import Application, fill, start
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import trio
 from rmqlab.client.consuming import ConsumeLaterError
 from rmqlab.client.instance import Client
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.application import start
 
 if TYPE_CHECKING:

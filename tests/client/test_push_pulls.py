@@ -16,7 +16,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.application import Application, start
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rmqlab.remoting.command import Command
 from rmqlab.remoting.command import request as command_of
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
 from rmqlab.remoting.message import decode_message, parse_properties
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

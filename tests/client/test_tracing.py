@@ -24,7 +24,7 @@ from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers.send import SendMessageResponseHeader
 from rmqlab.remoting.message import StoredMessage, decode_message
 from rmqlab.remoting.names import TRACE_TOPIC
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

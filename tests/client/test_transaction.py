@@ -18,7 +18,7 @@ from rmqlab.remoting.headers.send import (
     SendMessageResponseHeader,
 )
 from rmqlab.remoting.message import offset_message_id, parse_properties
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

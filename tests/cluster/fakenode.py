@@ -7,8 +7,8 @@ from typing import Any
 
 import trio
 
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.process import StartError
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.process import StartError
 
 
 def load_config(path: str | pathlib.Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rmqlab.cluster.supervisor.command import COMMANDS, CommandResult
 from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import Document, Facts, is_cluster_ready, masters_behind, status_document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
-from rmqlab.runtime.mapcodec import MAX_MESSAGE
+from rmqlab.runtime.node.mapcodec import MAX_MESSAGE
 
 SPEC = ClusterSpec(nameservers=2)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))

@@ -20,9 +20,9 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.mapcodec import MAX_MESSAGE
+from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.node.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
+from rmqlab.runtime.node.mapcodec import MAX_MESSAGE
 
 GARBAGE = [
     b"\xc1",

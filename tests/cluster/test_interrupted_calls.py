@@ -15,7 +15,7 @@ from rmqlab.cluster.lab import Cluster, ClusterClosedError, open_cluster
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Latency
-from rmqlab.runtime.journal import read_journals
+from rmqlab.runtime.journals.journal import read_journals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

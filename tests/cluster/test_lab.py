@@ -20,9 +20,9 @@ from rmqlab.cluster.supervisor.ports import PortTakenError, claim_subnet
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
 from rmqlab.faults import AnswerRequest, ClockStep, FaultError, ForgedHaReport, Latency
-from rmqlab.runtime.journal import CLOSED, OPENED, read_journals
+from rmqlab.runtime.journals.journal import CLOSED, OPENED, read_journals
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import Lost
+from rmqlab.store.offline.powerloss import Lost
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 LONG = 60.0

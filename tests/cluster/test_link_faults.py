@@ -29,10 +29,10 @@ from rmqlab.faults import (
 )
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request as command
-from rmqlab.runtime.journal import JournalEntry, read_journals
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RequestTimeoutError
+from rmqlab.runtime.journals.journal import JournalEntry, read_journals
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RequestTimeoutError
 from tests.cluster.simulated import simulated
 
 LONG = 60.0

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import BODY_OFFSET, Entry
 from rmqlab.dledger.entrystore import EntryStore
-from rmqlab.store.disk import Disk, StoreCorrupt
-from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.files.disk import Disk, StoreCorrupt
+from rmqlab.store.files.filequeue import FileQueue
 from tests.dledger.stores import unmapped_at_end
 
 Recorded = Callable[[str], list[dict[str, Any]]]

@@ -7,7 +7,7 @@ import pytest
 from rmqlab.dledger.codes import DLedgerError
 from rmqlab.dledger.group import GroupSettings, PeersError, parse_peers
 from rmqlab.dledger.member import FAR_TERM, LEAP, Ballot, Member, Role, load_ballot, save_ballot
-from rmqlab.store.disk import Disk, StoreCorrupt
+from rmqlab.store.files.disk import Disk, StoreCorrupt
 
 PEERS = {"n0": "127.0.0.1:40911", "n1": "my-host:40912"}
 

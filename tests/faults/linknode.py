@@ -12,12 +12,12 @@ from rmqlab.faults.process import node_faults
 from rmqlab.faults.rules import LinkRule, NodeRules
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.node_faults import NodeFaults
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.server import Server
 
 ECHO = RequestCode.HEART_BEAT
 HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"

@@ -13,7 +13,7 @@ import pytest
 
 from rmqlab.faults.link.faultysocket import READ, WRITE, FaultySocket
 from rmqlab.faults.link.netem import UNIMPAIRED, Impairment
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.timers import Timers
 
 LOOPBACK_SECONDS = 20.0
 """Real seconds for bytes to go from one socket of this machine to another; they take microseconds."""

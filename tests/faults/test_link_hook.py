@@ -15,11 +15,11 @@ from rmqlab.faults.link.hook import LinkFaults
 from rmqlab.faults.process import node_faults
 from rmqlab.faults.rules import NodeRules
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.dispatch import Dispatcher, Reply
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import ConnectError, ConnectionLostError, RequestTimeoutError
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import ConnectError, ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.net.server import Server
 from tests.faults.linknode import ECHO, ELSEWHERE, HELD, HERE, LONG, THERE, Node, rule, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux's")
@@ -47,7 +47,7 @@ async def test_a_rule_is_for_one_peer_and_begins_and_ends_under_a_live_connectio
 async def test_a_connection_that_reads_nothing_is_healed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for no event when it gets its own socket back."""
     for limit in ("MAX_PARKED", "SCARCE_MAX_PARKED"):
-        monkeypatch.setattr(f"rmqlab.runtime.channel.{limit}", 1)
+        monkeypatch.setattr(f"rmqlab.runtime.net.channel.{limit}", 1)
     channel = await node.channel()
     node.play(rule("latency", millis=1.0))
     answers: list[Command | None] = []

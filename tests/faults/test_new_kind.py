@@ -21,10 +21,10 @@ from rmqlab.faults.specification import option
 from rmqlab.faults.table import FaultTable
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.server import Server
 
 ECHO = RequestCode.HEART_BEAT
 

@@ -19,9 +19,9 @@ from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.dispatch import Buffer, Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.node_faults import NodeFaults
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.dispatch import Buffer, Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.runtime.net.timers import Timers
 
 PULL, SEND = RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE
 

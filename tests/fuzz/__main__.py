@@ -30,7 +30,7 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, NodeKind
 from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.dispatch import Route
+from rmqlab.runtime.net.dispatch import Route
 from tests.fuzz import dledger, frames, health, http
 from tests.fuzz.crowd import crowd
 from tests.fuzz.evil import EvilServer, serve_ha

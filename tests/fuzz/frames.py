@@ -16,7 +16,7 @@ import msgspec
 import rmqlab.remoting.bodies
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.header import Header
-from rmqlab.runtime.dispatch import Route
+from rmqlab.runtime.net.dispatch import Route
 from tests.fuzz.odd import Odd
 
 JSON, BINARY = 0, 1

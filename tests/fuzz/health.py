@@ -12,8 +12,8 @@ import attrs
 import trio
 
 from rmqlab.remoting.command import request
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.reactor import open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
 from tests.bench.process import pss_mb
 
 MEMORY_MB = 50.0

@@ -16,9 +16,9 @@ from rmqlab.faults.link.blackhole import Blackhole
 from rmqlab.faults.process import faults_of_process
 from rmqlab.faults.rules import LinkRule, NodeRules
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.logfile import log_to_stderr
-from rmqlab.runtime.process import run_process
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.logfile import log_to_stderr
+from rmqlab.runtime.node.process import run_process
 
 NO_ADDRESS = ("-",)
 """The beginning of no address: a rule that is not for these is for all."""

@@ -17,8 +17,8 @@ from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import VERSION, RequestCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.callthread import Calls, Done
-from rmqlab.runtime.dispatch import Dispatcher
+from rmqlab.runtime.net.callthread import Calls, Done
+from rmqlab.runtime.net.dispatch import Dispatcher
 
 
 @attrs.define(eq=False)
@@ -170,4 +170,4 @@ def bench(config: NameserverConfig) -> Bench:
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a short request could exceed the time of its slice."""
-    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
+    monkeypatch.setattr("rmqlab.runtime.net.slices.SECONDS_AT_ONCE", 1000.0)

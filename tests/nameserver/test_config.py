@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from rmqlab.nameserver.config import NameserverConfig, config_text, is_black_listed, load_config, updated_config
-from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.config.settings import SettingsError
 
 
 def test_defaults_are_those_of_rocketmq() -> None:

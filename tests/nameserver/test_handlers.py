@@ -12,8 +12,8 @@ from rmqlab.nameserver.handlers import HANDLERS, ROUTES
 from rmqlab.remoting.bodies.route import ClusterInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.store.configfile import on_disk
-from rmqlab.store.disk import Disk
+from rmqlab.store.files.configfile import on_disk
+from rmqlab.store.files.disk import Disk
 
 
 def test_exactly_the_twenty_requests_of_4_9_are_served() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rmqlab.nameserver.config import NameserverConfig, config_text, load_config
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.settings import SettingsError, setting_fields
+from rmqlab.runtime.config.settings import SettingsError, setting_fields
 
 Lines = list[tuple[int, int, int, str]]
 Hostile = Callable[[Iterable[str], Lines], bytes]

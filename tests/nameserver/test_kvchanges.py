@@ -10,8 +10,8 @@ from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.store.configfile import on_disk
-from rmqlab.store.disk import Disk
+from rmqlab.store.files.configfile import on_disk
+from rmqlab.store.files.disk import Disk
 
 
 class CountingDisk(Disk):

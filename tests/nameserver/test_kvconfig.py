@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from rmqlab.nameserver.kvconfig import KvChange, KvConfig, KvFileError, KvLimitError, load_kv_config
-from rmqlab.store.configfile import save_config_file
+from rmqlab.store.files.configfile import save_config_file
 
 
 def change(kv: KvConfig, namespace: str, key: str, value: str | None = None, *, removes: bool = False) -> None:

@@ -11,7 +11,7 @@ from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import VERSION, RequestCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.slices import UNITS_AT_ONCE
+from rmqlab.runtime.net.slices import UNITS_AT_ONCE
 
 SLICES = 3
 TOPICS = SLICES * UNITS_AT_ONCE * TOPICS_AT_ONCE
@@ -136,11 +136,11 @@ def test_a_master_whose_connection_closes_holds_up_no_other_of_its_name(
     bench: Any, monkeypatch: pytest.MonkeyPatch, *, is_busy: bool
 ) -> None:
     if is_busy:  # rejected with code 2 after the first slice
-        monkeypatch.setattr("rmqlab.runtime.slices.MAX_WAITING", 0)
+        monkeypatch.setattr("rmqlab.runtime.net.slices.MAX_WAITING", 0)
     first, second = bench.wire(), bench.wire()
     bench.ask(registration(), first)
     first.is_closed = True
-    monkeypatch.setattr("rmqlab.runtime.slices.MAX_WAITING", 100)
+    monkeypatch.setattr("rmqlab.runtime.net.slices.MAX_WAITING", 100)
     bench.ask(registration(address="10.0.0.2:10911"), second)
     while bench.turns:
         run_turn(bench)

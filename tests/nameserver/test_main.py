@@ -24,12 +24,12 @@ from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.process import StartError
 
 
 @attrs.define(eq=False)

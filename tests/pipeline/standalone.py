@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import pyspark
 
-from rmqlab.pipeline.java import Java, find_java
-from rmqlab.pipeline.spark_home import Machine, java_options, make_overlay
+from rmqlab.pipeline.spark.java import Java, find_java
+from rmqlab.pipeline.spark.spark_home import Machine, java_options, make_overlay
 
 _PACKAGES = ("pyspark", "py4j", "pyarrow", "numpy")
 _SECONDS = 300.0

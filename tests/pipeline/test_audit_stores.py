@@ -17,7 +17,7 @@ from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.storefacts import KEEPS_CONTENT
 from rmqlab.remoting.contentcrc import keeps_content
 from rmqlab.remoting.names import HALF_TOPIC
-from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.queue.consumequeue import ENTRY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

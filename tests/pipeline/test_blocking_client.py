@@ -1,7 +1,7 @@
 import pytest
 
 from rmqlab.client.config import ClientConfig
-from rmqlab.pipeline.blocking_client import Link
+from rmqlab.pipeline.topics.blocking_client import Link
 
 
 def test_routes_that_a_link_cannot_refresh_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.serializers import read_int
 
-from rmqlab.pipeline import daemon
-from rmqlab.pipeline.java import Java
-from rmqlab.pipeline.spark_home import make_overlay
+from rmqlab.pipeline.spark import daemon
+from rmqlab.pipeline.spark.java import Java
+from rmqlab.pipeline.spark.spark_home import make_overlay
 
 PLANNER = "pyspark.sql.worker.lookup_data_sources"
 

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from pyspark.serializers import read_int, write_int, write_with_length
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from rmqlab.pipeline.disconnects import ignore_disconnects
-from rmqlab.pipeline.topicsource import TopicSource
+from rmqlab.pipeline.topics.disconnects import ignore_disconnects
+from rmqlab.pipeline.topics.topicsource import TopicSource
 
 if TYPE_CHECKING:
     from tests.pipeline.conftest import Lab

@@ -8,12 +8,12 @@ import pytest
 import trio
 
 from rmqlab.client.errors import BrokerError
-from rmqlab.pipeline.groupoffsets import committed_offset
-from rmqlab.pipeline.queues import UnreachableError
-from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.pipeline.topics.groupoffsets import committed_offset
+from rmqlab.pipeline.topics.queues import UnreachableError
+from rmqlab.pipeline.topics.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.net.remoting_errors import RemotingError
 
 if TYPE_CHECKING:
     from rmqlab.client.instance import Client

@@ -6,9 +6,9 @@ import pathlib
 import pyarrow.fs
 import pytest
 
-from rmqlab.pipeline import hadoop
 from rmqlab.pipeline.errors import NoPathError
-from rmqlab.pipeline.remotepaths import remote_paths
+from rmqlab.pipeline.paths import hadoop
+from rmqlab.pipeline.paths.remotepaths import remote_paths
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ import sys
 
 PROGRAM = """
 import gc
-from rmqlab.pipeline.heap import freeze_imports
+from rmqlab.pipeline.spark.heap import freeze_imports
 
 freeze_imports()
 frozen = gc.get_freeze_count()

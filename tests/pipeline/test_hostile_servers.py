@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from rmqlab.pipeline.blocking_client import close_links
 from rmqlab.pipeline.errors import UserError
-from rmqlab.pipeline.topicsource import TopicSource
-from rmqlab.pipeline.topicwriter import write_rows
+from rmqlab.pipeline.topics.blocking_client import close_links
+from rmqlab.pipeline.topics.topicsource import TopicSource
+from rmqlab.pipeline.topics.topicwriter import write_rows
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from tests.pipeline.hostile import SILENT, TOPIC, Replies, Reply, hostile_server, reply, route
 from tests.pipeline.test_topicreader import record

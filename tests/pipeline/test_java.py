@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from rmqlab.pipeline.java import NoJavaError, find_java, java_version, parse_version
+from rmqlab.pipeline.spark.java import NoJavaError, find_java, java_version, parse_version
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from rmqlab.pipeline import journalsource
-from rmqlab.pipeline.journalcolumns import field_columns
-from rmqlab.pipeline.journalsource import JournalSource
-from rmqlab.runtime.journal import JournalEntry, Torn
-from rmqlab.runtime.journalsurvey import JournalSurvey, survey_range
+from rmqlab.pipeline.journals import journalsource
+from rmqlab.pipeline.journals.journalcolumns import field_columns
+from rmqlab.pipeline.journals.journalsource import JournalSource
+from rmqlab.runtime.journals.journal import JournalEntry, Torn
+from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
 
 TYPES = {
     "text": pa.string(), "small": pa.int32(), "large": pa.int64(), "ratio": pa.float64(), "is_late": pa.bool_(),

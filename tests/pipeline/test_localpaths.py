@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import pytest
 
 from rmqlab.pipeline.errors import NoPathError
-from rmqlab.pipeline.localpaths import local_paths
-from rmqlab.pipeline.sourcepaths import AnyPath, find_all
+from rmqlab.pipeline.paths.localpaths import local_paths
+from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all
 
 
 class _EmptyError(Exception):

@@ -14,13 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from rmqlab.client.instance import Client
-from rmqlab.pipeline import messagesizes
-from rmqlab.pipeline.messagesizes import limited_to_bytes, sample_places
-from rmqlab.pipeline.queues import Pulled, Reading
-from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
-from rmqlab.pipeline.topicsource import TopicSource
+from rmqlab.pipeline.topics import messagesizes
+from rmqlab.pipeline.topics.messagesizes import limited_to_bytes, sample_places
+from rmqlab.pipeline.topics.queues import Pulled, Reading
+from rmqlab.pipeline.topics.topicoffsets import QueueName, QueueRange
+from rmqlab.pipeline.topics.topicsource import TopicSource
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.remoting_errors import ConnectError
+from rmqlab.runtime.net.remoting_errors import ConnectError
 from tests.pipeline.test_topicsource import Stream, numbered, texts
 
 if TYPE_CHECKING:

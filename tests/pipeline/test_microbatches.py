@@ -5,13 +5,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies
 
-from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_bytes, within_limit
 from rmqlab.pipeline.options import bind_options
-from rmqlab.pipeline.queues import Bound
-from rmqlab.pipeline.topicbounds import DataLossError
-from rmqlab.pipeline.topicoffsets import QueueName
-from rmqlab.pipeline.topicoptions import TopicOptions
-from rmqlab.pipeline.topicstream import StreamReader
+from rmqlab.pipeline.topics.microbatches import BatchDelay, offsets_behind, waiting_messages, within_bytes, within_limit
+from rmqlab.pipeline.topics.queues import Bound
+from rmqlab.pipeline.topics.topicbounds import DataLossError
+from rmqlab.pipeline.topics.topicoffsets import QueueName
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
+from rmqlab.pipeline.topics.topicstream import StreamReader
 from tests.pipeline.test_topicoffsets import offsets, queues
 
 FIRST, SECOND, FRESH = QueueName("t", "b", 0), QueueName("t", "b", 1), QueueName("t", "b", 2)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime
-from rmqlab.pipeline.topicoptions import TopicOptions
-from rmqlab.store.scan import LogScan
+from rmqlab.pipeline.topics.topicbounds import Bounds, PlanError
+from rmqlab.pipeline.topics.topicoffsets import EARLIEST, LATEST, AtTime
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
+from rmqlab.store.offline.scan import LogScan
 from tests.pipeline.conftest import Lab
 from tests.pipeline.test_topicsource import Stream, bodies, numbered, read, texts
 

@@ -14,12 +14,12 @@ from trio.testing import MockClock
 
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import Client
-from rmqlab.pipeline import queuecursor
-from rmqlab.pipeline.queuecursor import Chunk, QueueCursor, ReadError
-from rmqlab.pipeline.queues import Filter, Pulled, Reading
-from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
+from rmqlab.pipeline.topics import queuecursor
+from rmqlab.pipeline.topics.queuecursor import Chunk, QueueCursor, ReadError
+from rmqlab.pipeline.topics.queues import Filter, Pulled, Reading
+from rmqlab.pipeline.topics.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
+from rmqlab.runtime.net.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
 
 QUEUE = QueueName("orders", "broker-a", 0)
 CLIENT = cast("Client", None)

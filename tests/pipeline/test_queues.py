@@ -15,14 +15,14 @@ from hypothesis import strategies
 from trio.testing import MockClock
 
 from rmqlab.client.instance import Client
-from rmqlab.pipeline import timesearch
-from rmqlab.pipeline.queues import BOUNDS_AT_ONCE, MAX_OFFSET, Bound, Pulled, gather_bounds, max_offset
-from rmqlab.pipeline.timesearch import offset_at
-from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.pipeline.topics import timesearch
+from rmqlab.pipeline.topics.queues import BOUNDS_AT_ONCE, MAX_OFFSET, Bound, Pulled, gather_bounds, max_offset
+from rmqlab.pipeline.topics.timesearch import offset_at
+from rmqlab.pipeline.topics.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import StoredMessage, encode_message
-from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
+from rmqlab.runtime.net.remoting_errors import ConnectError, RequestTimeoutError
 from tests.pipeline.hostile import reply
 
 QUEUE = QueueName("orders", "broker-a", 0)

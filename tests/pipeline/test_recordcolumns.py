@@ -25,13 +25,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rmqlab.pipeline import commitlogs, storesource
 from rmqlab.pipeline.options import OptionError
-from rmqlab.pipeline.properties import find_properties
-from rmqlab.pipeline.recordlayout import walk
-from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records
-from rmqlab.pipeline.recordwalk import walk_many
-from rmqlab.pipeline.storesource import COLUMNS, StoreSource
+from rmqlab.pipeline.stores import commitlogs, storesource
+from rmqlab.pipeline.stores.properties import find_properties
+from rmqlab.pipeline.stores.recordlayout import walk
+from rmqlab.pipeline.stores.records import RECORD_COLUMNS, Records, decode_records
+from rmqlab.pipeline.stores.recordwalk import walk_many
+from rmqlab.pipeline.stores.storesource import COLUMNS, StoreSource
 from rmqlab.remoting.compression import decompress_body
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
@@ -48,7 +48,7 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.store.loglayout import ENTRY_HEADER
+from rmqlab.store.log.loglayout import ENTRY_HEADER
 from rmqlab.store.tagscodes import expected_code
 
 Write = Callable[..., pathlib.Path]

@@ -5,7 +5,7 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from rmqlab.pipeline import records
+from rmqlab.pipeline.stores import records
 from rmqlab.remoting.compression import MAX_INFLATED
 from rmqlab.remoting.message import (
     COMPRESSED,

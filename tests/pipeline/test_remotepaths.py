@@ -10,14 +10,14 @@ import pytest
 from pyarrow.fs import FileInfo, FileSelector, FileType, FSSpecHandler, PyFileSystem
 from pyspark.sql.types import StructType
 
-from rmqlab.pipeline import remotepaths
 from rmqlab.pipeline.errors import NoPathError
-from rmqlab.pipeline.journalsource import JournalSource
+from rmqlab.pipeline.journals.journalsource import JournalSource
 from rmqlab.pipeline.options import OptionError
-from rmqlab.pipeline.queuesource import QueueSource
-from rmqlab.pipeline.remotepaths import fetch, is_remote, remote_paths
-from rmqlab.pipeline.sourcepaths import local_file
-from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.pipeline.paths import remotepaths
+from rmqlab.pipeline.paths.remotepaths import fetch, is_remote, remote_paths
+from rmqlab.pipeline.paths.sourcepaths import local_file
+from rmqlab.pipeline.stores.queuesource import QueueSource
+from rmqlab.pipeline.stores.storesource import StoreSource
 from tests.pipeline.objectstore import ObjectStore, object_store
 from tests.pipeline.violations import clean_run, write_run
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from rmqlab.pipeline import commands, environment, session
+from rmqlab.pipeline import commands, session
 from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
-from rmqlab.pipeline.java import Java, find_java
-from rmqlab.pipeline.masters import check_master
-from rmqlab.pipeline.spark_home import JAVA_OPTIONS_VARIABLE, Machine, make_overlay
+from rmqlab.pipeline.spark import environment
+from rmqlab.pipeline.spark.java import Java, find_java
+from rmqlab.pipeline.spark.masters import check_master
+from rmqlab.pipeline.spark.spark_home import JAVA_OPTIONS_VARIABLE, Machine, make_overlay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ IDLE_PLANNER = re.compile(
     r'^(Traceback \(most recent call last\):|  File "[^\n"]+pyspark/daemon\.py", .+|    .+|BrokenPipeError: .+)\n',
     re.MULTILINE,
 )
-"""Lines that PySpark prints a minute after a read, by a Python that is not this interpreter (rmqlab/pipeline/daemon.py).
+"""Lines that PySpark prints a minute after a read, by a Python that is not this interpreter (rmqlab/pipeline/spark/daemon.py).
 
 Those of several processes mix. The last line of another exception, and a frame of another file, do not match.
 """

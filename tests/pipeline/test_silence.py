@@ -1,5 +1,5 @@
-from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
-from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.pipeline.topics.silence import Silence, SilenceWatch, silences
+from rmqlab.pipeline.topics.topicoffsets import QueueName
 
 A = Silence("broker-a", (), "refused")
 B = Silence("broker-b", (), "refused")

@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from rmqlab.pipeline.commitlogs import segments
-from rmqlab.pipeline.recordlayout import walk
-from rmqlab.store.scan import LogScan
+from rmqlab.pipeline.stores.commitlogs import segments
+from rmqlab.pipeline.stores.recordlayout import walk
+from rmqlab.store.offline.scan import LogScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

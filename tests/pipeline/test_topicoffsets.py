@@ -5,7 +5,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from rmqlab.pipeline.topicoffsets import (
+from rmqlab.pipeline.topics.topicoffsets import (
     EARLIEST,
     LATEST,
     QueueName,

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from rmqlab.client.config import ClientConfig
-from rmqlab.pipeline import topicoptions
 from rmqlab.pipeline.options import OptionError, bind_options
-from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topics import topicoptions
+from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
 
 ASSIGNED = '{"t": {"b": [0]}}'
 TIMES = '{"t": {"b": {"0": 5}}}'
@@ -165,7 +165,7 @@ def test_plain_connections_may_be_asked_for() -> None:
 
 
 def test_client_settings_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.pipeline.topicoptions.link_to", lambda config: config)
+    monkeypatch.setattr("rmqlab.pipeline.topics.topicoptions.link_to", lambda config: config)
     options = bound(topic="t", instanceName="etl", unitName="u1", connectTimeoutMs="250", pullBatchSize="16")
     options.check_for_batch_read()
     client = options.link
@@ -175,7 +175,7 @@ def test_client_settings_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_clients_without_a_name_get_a_unique_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.pipeline.topicoptions.link_to", lambda config: config)
+    monkeypatch.setattr("rmqlab.pipeline.topics.topicoptions.link_to", lambda config: config)
     client = bound(topic="t").link
     assert isinstance(client, ClientConfig)
     assert (client.instance_name, client.unit_name) == ("DEFAULT", None)

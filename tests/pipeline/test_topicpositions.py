@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from rmqlab.pipeline.groupoffsets import Commits
 from rmqlab.pipeline.options import bind_options
-from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition
-from rmqlab.pipeline.topicoptions import NAME, TopicOptions
-from rmqlab.pipeline.topicpositions import end_positions, start_positions
+from rmqlab.pipeline.topics.groupoffsets import Commits
+from rmqlab.pipeline.topics.topicbounds import Bounds, PlanError
+from rmqlab.pipeline.topics.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition
+from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topics.topicpositions import end_positions, start_positions
 
 FIRST, SECOND, OTHER = QueueName("t", "a", 0), QueueName("t", "a", 1), QueueName("t", "b", 0)
 ALL = {FIRST, SECOND, OTHER}

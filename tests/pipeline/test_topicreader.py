@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 import trio
 
-from rmqlab.pipeline import topicreader
 from rmqlab.pipeline.options import bind_options
-from rmqlab.pipeline.pulledrecords import PulledPart, holes, requested_records
-from rmqlab.pipeline.queuecursor import Chunk, ReadError
-from rmqlab.pipeline.queues import MAX_OFFSET
-from rmqlab.pipeline.records import decode_records
-from rmqlab.pipeline.recordwalk import walk_many
-from rmqlab.pipeline.topicbounds import DataLossError, PlanError
-from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
-from rmqlab.pipeline.topicoptions import TopicOptions
-from rmqlab.pipeline.topicreader import Work, plan_work, read_work
+from rmqlab.pipeline.stores.records import decode_records
+from rmqlab.pipeline.stores.recordwalk import walk_many
+from rmqlab.pipeline.topics import topicreader
+from rmqlab.pipeline.topics.pulledrecords import PulledPart, holes, requested_records
+from rmqlab.pipeline.topics.queuecursor import Chunk, ReadError
+from rmqlab.pipeline.topics.queues import MAX_OFFSET
+from rmqlab.pipeline.topics.topicbounds import DataLossError, PlanError
+from rmqlab.pipeline.topics.topicoffsets import QueueName, QueueRange
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
+from rmqlab.pipeline.topics.topicreader import Work, plan_work, read_work
 from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 
 SCHEMA = pa.schema([("broker", pa.string()), ("queueId", pa.int32()), ("queueOffset", pa.int64())])

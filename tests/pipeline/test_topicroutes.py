@@ -7,11 +7,11 @@ import pytest
 import trio
 
 from rmqlab.client.errors import NoRouteError
-from rmqlab.pipeline import queues, topicbounds
-from rmqlab.pipeline.queues import Topic
-from rmqlab.pipeline.topicbounds import Bounds
-from rmqlab.pipeline.topicoffsets import QueueName
-from rmqlab.pipeline.topicoptions import TopicOptions
+from rmqlab.pipeline.topics import queues, topicbounds
+from rmqlab.pipeline.topics.queues import Topic
+from rmqlab.pipeline.topics.topicbounds import Bounds
+from rmqlab.pipeline.topics.topicoffsets import QueueName
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
 
 TOPICS = [f"t{number:02}" for number in range(20)]
 _CLIENT: Any = None

@@ -70,9 +70,9 @@ def test_a_task_that_fails_is_repeated_under_the_same_names(spark: "SparkSession
 
 def wait_for_a_message(server: str, topic: str) -> None:
     """Return when a topic has a message. Runs in a worker of Spark's."""
-    from rmqlab.pipeline.topicbounds import Bounds
-    from rmqlab.pipeline.topicoffsets import LATEST
-    from rmqlab.pipeline.topicoptions import TopicOptions
+    from rmqlab.pipeline.topics.topicbounds import Bounds
+    from rmqlab.pipeline.topics.topicoffsets import LATEST
+    from rmqlab.pipeline.topics.topicoptions import TopicOptions
 
     bounds = Bounds(TopicOptions(name_server=server, topic=topic))
     bounds.look()

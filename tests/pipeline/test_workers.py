@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from pyspark import cloudpickle
 
-from rmqlab.pipeline import workerprobe, workers
-from rmqlab.pipeline.environment import PYTHON_NAME
-from rmqlab.pipeline.workerprobe import WorkerReport
+from rmqlab.pipeline.spark import workerprobe, workers
+from rmqlab.pipeline.spark.environment import PYTHON_NAME
+from rmqlab.pipeline.spark.workerprobe import WorkerReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

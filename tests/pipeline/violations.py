@@ -14,7 +14,7 @@ from rmqlab.pipeline.audit.audit import Summary, audit_run
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import MESSAGE_MAGIC, StoredMessage, body_crc, encode_message
-from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
+from rmqlab.store.queue.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.verdict.findings import Finding, Findings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rmqlab.remoting.frame import (
 )
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import SendMessageRequestHeader
-from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.net.dispatch import Reply, Request
 
 plain = st.text(alphabet="0123456789ABCDEF,", min_size=1, max_size=300)
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)

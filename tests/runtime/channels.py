@@ -4,9 +4,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.server import Server
 
 if TYPE_CHECKING:
     from rmqlab.remoting.command import Command

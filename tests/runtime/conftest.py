@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
 from tests.runtime.channels import Peer
 
 

@@ -14,9 +14,9 @@ from rmqlab.remoting.codes import VERSION, RequestCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.remoting.header import Header, JavaBoolean
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.server import Server
 
 
 class EchoHeader(Header, frozen=True, kw_only=True):

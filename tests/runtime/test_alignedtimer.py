@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.runtime.alignedtimer import AlignedTimer
+from rmqlab.runtime.net.alignedtimer import AlignedTimer
 
 
 async def test_loops_of_one_beat_wake_together_whenever_they_began(autojump_clock: MockClock) -> None:

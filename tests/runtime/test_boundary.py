@@ -14,11 +14,11 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime.boundary import FIRST_PAUSE, FatalError, InternalErrors
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.control import ControlLink, SnapshotRequest
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import READ, Reactor
-from rmqlab.runtime.server import open_listener
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.net.reactor import READ, Reactor
+from rmqlab.runtime.net.server import open_listener
+from rmqlab.runtime.node.control import ControlLink, SnapshotRequest
 
 
 def fail(*_args: object) -> None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import trio
 from trio.testing import MockClock
 
-from rmqlab.runtime.callthread import CallThread, TaskCalls, caller
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.worker import InlineCalls, block, run_inline
+from rmqlab.runtime.net.callthread import CallThread, TaskCalls, caller
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.worker import InlineCalls, block, run_inline
 
 FAR = 60.0
 """Seconds."""

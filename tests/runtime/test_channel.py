@@ -11,12 +11,12 @@ from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel_limits import FRAMES_PER_PASS, HIGH_WATER
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Route, handler_table
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.remoting_errors import ConnectError, ConnectionLostError, RequestTimeoutError
-from rmqlab.runtime.server import AddressTakenError, open_listener
+from rmqlab.runtime.net.channel_limits import FRAMES_PER_PASS, HIGH_WATER
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Route, handler_table
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.remoting_errors import ConnectError, ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.net.server import AddressTakenError, open_listener
 from tests.runtime.channels import BLOB, ECHO, FAIL, PARK, Peer
 
 
@@ -138,7 +138,7 @@ async def test_all_requests_waiting_for_a_connection_get_its_failure(
         await trio.testing.wait_all_tasks_blocked()
         raise ConnectError("nobody there")
 
-    monkeypatch.setattr("rmqlab.runtime.remoting_client.open_connection", fail)
+    monkeypatch.setattr("rmqlab.runtime.net.remoting_client.open_connection", fail)
     client = RemotingClient(reactor)
     failures: list[str] = []
 
@@ -162,7 +162,7 @@ async def test_a_peer_that_resets_at_once_is_a_connect_error(
         await trio.lowlevel.checkpoint()
         return socket.socket()  # has no peer, as one that was reset
 
-    monkeypatch.setattr("rmqlab.runtime.remoting_client.open_connection", connect)
+    monkeypatch.setattr("rmqlab.runtime.net.remoting_client.open_connection", connect)
     with pytest.raises(ConnectError):
         await client.channel("127.0.0.1:1")
 

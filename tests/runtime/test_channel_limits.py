@@ -11,9 +11,9 @@ import trio.testing
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.command import request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel_limits import FRAMES_AT_ONCE, HIGH_WATER, PARKED_COST
-from rmqlab.runtime.dispatch import Reply
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.channel_limits import FRAMES_AT_ONCE, HIGH_WATER, PARKED_COST
+from rmqlab.runtime.net.dispatch import Reply
+from rmqlab.runtime.net.reactor import Reactor
 from tests.runtime.channels import BLOB, ECHO, PARK, Peer
 
 
@@ -47,8 +47,8 @@ async def _all_quiet(reactor: Reactor) -> None:
 
 async def _wait_for_ten_parked(peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait until ten requests are parked, which is the limit from now on."""
-    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
-    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
     while len(peer.parked) < 10:
         await trio.lowlevel.checkpoint()
     await _all_quiet(reactor)
@@ -86,8 +86,8 @@ async def test_one_peer_with_long_requests_does_not_hold_up_another(
 
     That occurred with few requests per pass, too. 3000 peers with 20 ms each stopped it for 10 s.
     """
-    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", of_a_channel)
-    monkeypatch.setattr("rmqlab.runtime.channel.PASS_SECONDS", of_a_pass)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.SECONDS_AT_ONCE", of_a_channel)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.PASS_SECONDS", of_a_pass)
     many = encode_command(request(ECHO, {"from": "many"})) * 40
     with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
         await _read_replies(first, 40)
@@ -103,10 +103,10 @@ async def test_received_frames_of_all_peers_that_wait_are_limited(
 
     The frames waited as objects.
     """
-    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
-    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_KEPT", 100)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.PROCESS_MAX_KEPT", 100)
     frame = encode_command(request(ECHO))
-    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_RECEIVE", 2 * len(frame))
+    monkeypatch.setattr("rmqlab.runtime.net.channel.SCARCE_RECEIVE", 2 * len(frame))
     with _dial(peer.address, frame * 500), _dial(peer.address, frame * 500), _dial(peer.address, frame * 500) as third:
         while len(peer.server.channels) < 3:
             await trio.lowlevel.checkpoint()
@@ -188,7 +188,7 @@ async def test_parked_requests_of_a_closed_channel_do_not_count(peer: Peer, reac
 async def test_unfinished_frames_of_all_peers_are_limited(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_BUFFERED", 30_000)
+    monkeypatch.setattr("rmqlab.runtime.net.channel.PROCESS_MAX_BUFFERED", 30_000)
     part = encode_command(request(ECHO, body=b"x" * 100_000))[:20_000]
     with _dial(peer.address, part), _dial(peer.address, part) as second:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(second))
@@ -245,7 +245,7 @@ async def test_a_peer_that_is_owed_too_much_is_closed(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
 ) -> None:
     for name, limit in limits.items():
-        monkeypatch.setattr(f"rmqlab.runtime.channel.{name}", limit)
+        monkeypatch.setattr(f"rmqlab.runtime.net.channel.{name}", limit)
     reply_size, received = 8 * 2**20, 0
     with _dial(peer.address, encode_command(request(BLOB))) as sock:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))

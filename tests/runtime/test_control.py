@@ -5,7 +5,9 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from rmqlab.runtime.clock import MOCK_WALL_EPOCH
-from rmqlab.runtime.control import (
+from rmqlab.runtime.journals.journal import JournalWriter, read_journal
+from rmqlab.runtime.net.node_faults import NodeFaults, PlainRules
+from rmqlab.runtime.node.control import (
     CONTROL,
     MAX_QUEUED_BYTES,
     ControlLink,
@@ -18,9 +20,7 @@ from rmqlab.runtime.control import (
     Snapshot,
     SnapshotRequest,
 )
-from rmqlab.runtime.journal import JournalWriter, read_journal
-from rmqlab.runtime.mapstream import receive_messages
-from rmqlab.runtime.node_faults import NodeFaults, PlainRules
+from rmqlab.runtime.node.mapstream import receive_messages
 
 
 def decode(data: bytes) -> list[Message]:

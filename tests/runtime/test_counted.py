@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.runtime.counted import counted
+from rmqlab.runtime.text.counted import counted
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.runtime.digits import number_of
+from rmqlab.runtime.text.digits import number_of
 
 
 @pytest.mark.parametrize(

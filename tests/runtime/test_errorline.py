@@ -1,6 +1,6 @@
 """Errors on stderr."""
 
-from rmqlab.runtime.errorline import error_text
+from rmqlab.runtime.text.errorline import error_text
 
 
 def test_an_error_is_broken_between_words_and_paths_stay_whole() -> None:

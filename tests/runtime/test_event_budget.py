@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.event_budget import BURST, RATE, EventBudget
-from rmqlab.runtime.journal import JournalWriter
-from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.runtime.journals.journal import JournalWriter
+from rmqlab.runtime.journals.journalsurvey import survey_journals
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.event_budget import BURST, RATE, EventBudget
 
 
 def test_a_kind_that_used_up_its_bytes_gets_new_ones_with_time() -> None:

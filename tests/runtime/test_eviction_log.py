@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.runtime.eviction_log import PERIOD, EvictionLog
+from rmqlab.runtime.net.eviction_log import PERIOD, EvictionLog
 
 
 def test_each_kind_is_logged_once_in_a_period_with_the_number_of_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,9 +7,9 @@ import trio
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.command import request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel_limits import FRAMES_AT_ONCE
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.net.channel_limits import FRAMES_AT_ONCE
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.remoting_client import RemotingClient
 from tests.runtime.channels import BLOB, ECHO, Peer
 
 BLOBS = 6

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.runtime import journaltail
-from rmqlab.runtime.journal import (
+from rmqlab.runtime.journals import journaltail
+from rmqlab.runtime.journals.journal import (
     JournalEntry,
     JournalWriter,
     merge_entries,
@@ -16,7 +16,7 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
-from rmqlab.runtime.journaltail import JournalTail
+from rmqlab.runtime.journals.journaltail import JournalTail
 
 
 def entry(number: int, node: str = "broker-a") -> JournalEntry:

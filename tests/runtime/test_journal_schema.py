@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmqlab.runtime.journal import MESSAGE_KINDS
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.journal import MESSAGE_KINDS
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 ROOT = pathlib.Path(__file__).parents[2]
 TELLERS = {"emit", "_emit", "on_event", "_on_event", "record"}

@@ -9,8 +9,8 @@ import re
 import attrs
 import pytest
 
-from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, Torn, opened, pack_entry, scan_journal
-from rmqlab.runtime.journalsurvey import (
+from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter, Torn, opened, pack_entry, scan_journal
+from rmqlab.runtime.journals.journalsurvey import (
     Break,
     JournalSurvey,
     join_surveys,

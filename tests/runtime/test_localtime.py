@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from rmqlab.runtime.localtime import local_time
+from rmqlab.runtime.text.localtime import local_time
 
 
 def test_a_moment_is_that_of_the_machine() -> None:

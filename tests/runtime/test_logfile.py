@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.runtime.logfile import FORMAT, LogFile, PlainFormatter, RateLimit
+from rmqlab.runtime.node.logfile import FORMAT, LogFile, PlainFormatter, RateLimit
 
 log = logging.getLogger("tests.logfile")
 
@@ -110,7 +110,7 @@ def test_a_log_uses_at_most_twice_its_size_and_is_private_to_its_owner(tmp_path:
 PROCESS = """
 import logging, os, sys
 from pathlib import Path
-from rmqlab.runtime import logfile
+from rmqlab.runtime.node import logfile
 path = Path(sys.argv[1])
 with logfile.open_log(path) as log:
     os.dup2(log.fileno(), 1); os.dup2(log.fileno(), 2)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.runtime import mapcodec
-from rmqlab.runtime.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
-from rmqlab.runtime.mapcodec import ControlError
+from rmqlab.runtime.node import mapcodec
+from rmqlab.runtime.node.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.mapcodec import ControlError
 
 MESSAGES: list[Message] = [
     Hello("broker-a", 17),

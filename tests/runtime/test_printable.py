@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.runtime.printable import printable, printable_lines, printable_values
+from rmqlab.runtime.text.printable import printable, printable_lines, printable_values
 
 
 @pytest.mark.parametrize(

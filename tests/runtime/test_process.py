@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmqlab.runtime.control import CONTROL, Message, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.control import CONTROL, Message, Snapshot, SnapshotRequest
 
 SERVER = """
 import errno, sys, trio
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.process import StartError, run_process
+from rmqlab.runtime.node.process import StartError, run_process
 
 async def main(config, link):
     if config == "bad":

@@ -9,8 +9,8 @@ import pytest
 
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.command import request
-from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.reactor import READ, Reactor
+from rmqlab.runtime.net.channel import Channel
+from rmqlab.runtime.net.reactor import READ, Reactor
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.runtime.logfile import open_log
+from rmqlab.runtime.node.logfile import open_log
 from rmqlab.runtime.regularfile import open_regular, read_regular, read_regular_text
 
 

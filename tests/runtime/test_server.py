@@ -14,8 +14,8 @@ import trio.testing
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import ONEWAY, Command, request
-from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Acceptor, AddressTakenError, default_max_connections, open_listener
+from rmqlab.runtime.net.reactor import Reactor, open_reactor
+from rmqlab.runtime.net.server import Acceptor, AddressTakenError, default_max_connections, open_listener
 from tests.runtime.live_server import json_frame, serving
 
 

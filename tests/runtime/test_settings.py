@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.settings import (
+from rmqlab.runtime.config.settings import (
     LARGEST_CHANGE,
     SettingsError,
     change_settings,
@@ -15,7 +15,7 @@ from rmqlab.runtime.settings import (
     read_settings,
     settings_text,
 )
-from rmqlab.runtime.validators import FIXED, one_line_texts, within
+from rmqlab.runtime.config.validators import FIXED, one_line_texts, within
 
 
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)

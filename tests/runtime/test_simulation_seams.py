@@ -12,11 +12,11 @@ from trio.testing import MockClock
 
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.identity import Identity, process_id, set_identity, unique_number
-from rmqlab.runtime.network import KernelNetwork, network, set_network
-from rmqlab.runtime.worker import InlineCalls, block, each_in_thread, in_thread, run_inline
+from rmqlab.runtime.net.network import KernelNetwork, network, set_network
+from rmqlab.runtime.net.worker import InlineCalls, block, each_in_thread, in_thread, run_inline
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk
-from rmqlab.store.machine import Machine, set_machine, this_machine
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.machine import Machine, set_machine, this_machine
 
 
 async def test_calls_run_in_a_thread() -> None:

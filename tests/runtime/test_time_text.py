@@ -1,6 +1,6 @@
 import pytest
 
-from rmqlab.runtime.time_text import time_given
+from rmqlab.runtime.text.time_text import time_given
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from rmqlab.runtime.tomltext import MOST_PARTS, parse_toml
+from rmqlab.runtime.config.tomltext import MOST_PARTS, parse_toml
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import trio
 import trio.testing
 
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.network import network
-from rmqlab.runtime.reactor import READ, Reactor
-from rmqlab.runtime.turns import LINGER, SHORT_PASS, Turns, observed_turns
-from rmqlab.runtime.worker import ThreadCalls, in_thread, thread_calls
+from rmqlab.runtime.net.network import network
+from rmqlab.runtime.net.reactor import READ, Reactor
+from rmqlab.runtime.net.turns import LINGER, SHORT_PASS, Turns, observed_turns
+from rmqlab.runtime.net.worker import ThreadCalls, in_thread, thread_calls
 
 FAR = 60.0
 """Seconds."""

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from rmqlab.runtime.validators import (
+from rmqlab.runtime.config.validators import (
     above,
     addresses,
     at_least,

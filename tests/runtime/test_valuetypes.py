@@ -9,7 +9,15 @@ import attrs
 import numpy as np
 import pytest
 
-from rmqlab.runtime.valuetypes import Seconds, check_value, checked, describe_type, is_of_type, plain, typed_fields
+from rmqlab.runtime.config.valuetypes import (
+    Seconds,
+    check_value,
+    checked,
+    describe_type,
+    is_of_type,
+    plain,
+    typed_fields,
+)
 
 
 class Named(TypedDict):

@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import RecordError, decode_message
-from rmqlab.store.disk import StoreError
+from rmqlab.store.files.disk import StoreError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import GetStatus
 from rmqlab.store.testing import ManualClock, new_message, small_config

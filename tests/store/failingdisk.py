@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.store.disk import Disk
+from rmqlab.store.files.disk import Disk
 
 ERRNOS: Final = (errno.ENOSPC, errno.EIO, errno.EMFILE)
 

@@ -10,8 +10,8 @@ import attrs
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.configfile import keep_config_file, on_disk, save_config_file
-from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.files.configfile import keep_config_file, on_disk, save_config_file
+from rmqlab.store.files.disk import Disk, StoreError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.batch import BatchItem, ReceivedBatch, encode_batch
 from rmqlab.remoting.message import NewMessage
-from rmqlab.store.batchruns import LEAST_OF_BATCH, BatchRun, BatchRunReader
+from rmqlab.store.batches.batchruns import LEAST_OF_BATCH, BatchRun, BatchRunReader
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, small_config
 
@@ -68,7 +68,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
     """
     observer, config = Observer(), small_config(root, mapped_file_size_commit_log=FILE, max_index_num=1000)
     store = MessageStore.open(config, now_millis=ManualClock(), is_slave=True, observer=observer)
-    with patch("rmqlab.store.dispatch.LEAST", least), patch("rmqlab.store.keyreader.LEAST", least):
+    with patch("rmqlab.store.dispatch.LEAST", least), patch("rmqlab.store.batches.keyreader.LEAST", least):
         for start in range(0, len(log), step):
             store.append_raw(start, log[start : start + step])
             store.dispatch()
@@ -112,7 +112,7 @@ def test_a_queue_offset_that_does_not_follow_is_entered_once(tmp_path: Path, lea
     log = bytearray(log_of(tmp_path / "master", [(100, 5, 0)]))
     log[record * int.from_bytes(log[:4], "big") + 27] ^= 0x80
     one_by_one = replica(tmp_path / "each", bytes(log), FILE, least=NEVER)
-    with patch("rmqlab.store.batchruns.LEAST_OF_BATCH", least_of_batch):
+    with patch("rmqlab.store.batches.batchruns.LEAST_OF_BATCH", least_of_batch):
         assert replica(tmp_path / "runs", bytes(log), FILE, least=8) == one_by_one
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlab.store.compare import Comparison, LogImage, Verdict, compare_logs
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import StoreError
+from rmqlab.store.files.disk import StoreError
 from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.offline.compare import Comparison, LogImage, Verdict, compare_logs
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]

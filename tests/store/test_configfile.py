@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from rmqlab.store.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
-from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.files.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
+from rmqlab.store.files.disk import Disk, StoreError
 
 
 def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:

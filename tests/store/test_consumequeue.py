@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.disk import Disk
-from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.queueend import valid_count
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.queue.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.queue.queueend import valid_count
 
 NOWHERE = (0, 0x7FFFFFFF, 0)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rmqlab.remoting.message import decode_message
-from rmqlab.store.disk import StoreError
-from rmqlab.store.lock import AbortFile, StoreLock
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 

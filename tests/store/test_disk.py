@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.disk import Disk
-from rmqlab.store.lock import AbortFile
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.lock import AbortFile
 
 
 def test_paths_that_are_not_files_are_named(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import rmqlab.store.dispatch
 from rmqlab.remoting.message import BORN_HOST_IPV6, IPV6_MASK
+from rmqlab.store.batches.keyreader import KeyReader
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.indexing import index_hashes
-from rmqlab.store.indexkeys import KeyCollector
-from rmqlab.store.keyreader import KeyReader
+from rmqlab.store.keyindex.indexing import index_hashes
+from rmqlab.store.keyindex.indexkeys import KeyCollector
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
 

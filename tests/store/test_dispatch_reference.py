@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.batch import Batch, BatchItem, decode_batch, encode_batch
 from rmqlab.remoting.message import NewMessage, parse_properties
-from rmqlab.store.index import Index
-from rmqlab.store.indexkeys import IndexEntry
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexkeys import IndexEntry
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, small_config
 

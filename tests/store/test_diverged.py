@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from rmqlab.store import diverged
-from rmqlab.store.diverged import MOST_DAMAGES, CutDamage, CutMessage, read_diverged
 from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.offline import diverged
+from rmqlab.store.offline.diverged import MOST_DAMAGES, CutDamage, CutMessage, read_diverged
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import save_from, truncate
 

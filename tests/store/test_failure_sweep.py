@@ -2,7 +2,7 @@
 
 Afterwards a restart finds the acknowledged messages (issue 12).
 
-A point is one call of `rmqlab.store.disk.Disk` in a fixed life of a store, or the second half of a write.
+A point is one call of `rmqlab.store.files.disk.Disk` in a fixed life of a store, or the second half of a write.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import rmqlab.store.disk
+import rmqlab.store.files.disk
 from rmqlab.remoting.message import decode_message
-from rmqlab.store.configfile import keep_unsaved_files, load_config_file
+from rmqlab.store.files.configfile import keep_unsaved_files, load_config_file
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.results import GetStatus, PutResult
 from rmqlab.store.testing import ManualClock, new_message
 from tests.store.failingdisk import ERRNOS, FailingDisk
@@ -155,7 +155,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "sidefiles.py",
         "stopfiles.py",
     }
-    paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
+    paths = [path for path in Path(rmqlab.store.files.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [
         f"{path.name}: {line.strip()}"
         for path in paths

@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 from rmqlab.faults.disk.failing_sync import SyncError
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.disk import Disk, StoreLocked
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk, StoreLocked
+from rmqlab.store.files.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmqlab.remoting.message import decode_message
-from rmqlab.store.disk import Disk
-from rmqlab.store.index import Index, IndexFile, key_hash
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.keyindex.index import Index, IndexFile, key_hash
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message
 

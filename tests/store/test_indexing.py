@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.store.columns import DIGITS
-from rmqlab.store.indexing import (
+from rmqlab.store.keyindex.indexing import (
     hashes_of_digits,
     hashes_of_uniform,
     index_hashes,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlab.store.irregularfiles import unreadable
+from rmqlab.store.offline.irregularfiles import unreadable
 
 
 def test_files_of_a_directory_that_may_only_be_listed_are_unreadable(

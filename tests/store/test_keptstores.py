@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from rmqlab.store.keptstores import NO_STORES, no_stores_hint
+from rmqlab.store.offline.keptstores import NO_STORES, no_stores_hint
 
 
 def test_a_scenarios_run_without_stores_says_how_to_keep_them(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import attrs
 import pytest
 
 from rmqlab.faults.disk.full import Quota
-from rmqlab.store.disk import Disk, StoreCorrupt
-from rmqlab.store.faulty_disk import FaultyDisk
-from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.logfile import LogFile, offset_name
+from rmqlab.store.files.disk import Disk, StoreCorrupt
+from rmqlab.store.files.faulty_disk import FaultyDisk
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.files.logfile import LogFile, offset_name
 
 MB = 2**20
 

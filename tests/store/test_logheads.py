@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmqlab.remoting.message import BLANK_SIZE
-from rmqlab.store.logheads import StrayBytes, lost_tail, read_heads, stray_tail
+from rmqlab.store.log.logheads import StrayBytes, lost_tail, read_heads, stray_tail
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 

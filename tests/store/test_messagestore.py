@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rmqlab.store.disk import Disk, StoreCorrupt, StoreLocked
+from rmqlab.store.files.disk import Disk, StoreCorrupt, StoreLocked
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
 
@@ -55,7 +55,7 @@ def test_lock_holds_its_name_and_keeps_a_second_process_out(open_store: Open) ->
     root = store.config.store_path_root_dir
     with pytest.raises(StoreLocked, match=str(root / "lock")):
         open_store()
-    code = "import sys; from pathlib import Path; from rmqlab.store.lock import StoreLock; StoreLock.acquire(Path(sys.argv[1]))"
+    code = "import sys; from pathlib import Path; from rmqlab.store.files.lock import StoreLock; StoreLock.acquire(Path(sys.argv[1]))"
     taken = subprocess.run(
         [sys.executable, "-c", code, root / "lock"], capture_output=True, text=True, check=False,
         cwd=Path(__file__).parents[2],

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from rmqlab.faults.disk.full import Quota
-from rmqlab.store import logfile, openfiles
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
-from rmqlab.store.disk import Disk
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.store.files import logfile, openfiles
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.faulty_disk import FaultyDisk
+from rmqlab.store.files.openfiles import OpenFiles, default_limit
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.openfiles import OpenFiles, default_limit
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import truncate
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rmqlab.store.disk import StoreError, StoreLocked
+from rmqlab.store.files.disk import StoreError, StoreLocked
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
+from rmqlab.store.offline.powerloss import Lost, has_store, lose_unsynced, wipe_store
 from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]

@@ -15,8 +15,8 @@ from rmqlab.faults.disk.full import Quota
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.remoting.message import BLANK_MAGIC, StoredMessage, decode_message
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.testing import ManualClock, new_message

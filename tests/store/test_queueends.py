@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.store.consumequeue import PRE_BLANK_SIZE
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.queueends import ENDS_FILE
+from rmqlab.store.queue.consumequeue import PRE_BLANK_SIZE
+from rmqlab.store.queue.queueends import ENDS_FILE
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 COUNT = 70  # of each queue: two files

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.store.log.recentbytes import MOST, RecentBytes
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.recentbytes import MOST, RecentBytes
 from rmqlab.store.testing import new_message
 from rmqlab.store.truncate import reset_store, truncate
 

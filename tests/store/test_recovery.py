@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import BLANK_MAGIC, MESSAGE_MAGIC
-from rmqlab.store.consumequeue import ConsumeQueue
-from rmqlab.store.disk import Disk
-from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.queues import EnteredOffsets
-from rmqlab.store.recovery import (
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.log.recovery import (
     FirstRecord,
     LogWalk,
     Walk,
@@ -26,6 +23,9 @@ from rmqlab.store.recovery import (
     record_size,
     walk_records,
 )
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.queue.consumequeue import ConsumeQueue
+from rmqlab.store.queue.queues import EnteredOffsets
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]

@@ -13,8 +13,8 @@ import pytest
 from rmqlab.faults.disk.full import Quota
 from rmqlab.faults.disk.used import ClaimedUsage
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.retention import expired_count

@@ -9,7 +9,7 @@ import pytest
 
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.scan import LogScan, next_record
+from rmqlab.store.offline.scan import LogScan, next_record
 
 
 @pytest.mark.parametrize("copy", ["master", "slave", "master-kill9"])
@@ -71,7 +71,7 @@ def test_a_record_that_was_half_written_when_it_was_read_is_no_hole(
         overwrite(directory, slow, written)
         return next_record(view, at, base, max(end, last - base))
 
-    monkeypatch.setattr("rmqlab.store.scan.next_record", write_on)
+    monkeypatch.setattr("rmqlab.store.offline.scan.next_record", write_on)
     scan = LogScan(directory)
     assert [message.physical_offset for message in scan.messages()] == before
     assert scan.holes == []

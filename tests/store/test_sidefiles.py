@@ -10,12 +10,12 @@ import pytest
 
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from rmqlab.store.configfile import save_config_file
-from rmqlab.store.disk import Disk
-from rmqlab.store.index import IndexFile
-from rmqlab.store.indexfiles import foreign_indexes, odd_index_names
+from rmqlab.store.files.configfile import save_config_file
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.keyindex.index import IndexFile
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.sidefiles import (
+from rmqlab.store.offline.indexfiles import foreign_indexes, odd_index_names
+from rmqlab.store.offline.sidefiles import (
     differing_tables,
     missing_tables,
     shared_logs,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.store import sparse
-from rmqlab.store.disk import Disk
+from rmqlab.store.files import sparse
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.sparse import first_hole, zero_from
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import lose_unsynced
-from rmqlab.store.sparse import first_hole, zero_from
+from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message
 
 Open = Callable[..., MessageStore]

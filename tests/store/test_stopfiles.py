@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
+from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import decode_message
-from rmqlab.store.disk import StoreCorrupt
+from rmqlab.store.files.disk import StoreCorrupt
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import reset_store, truncate

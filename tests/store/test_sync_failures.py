@@ -11,13 +11,13 @@ import attrs
 import pytest
 
 from rmqlab.faults.disk.failing_sync import SyncError
-from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.disk import Disk
-from rmqlab.store.faulty_disk import FaultyDisk
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.faulty_disk import FaultyDisk
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.flush import FlushJob
-from rmqlab.store.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
 from rmqlab.store.truncate import reset_store, save_from, truncate
 

@@ -4,9 +4,9 @@ import pytest
 
 from rmqlab.remoting.batch import BatchItem, decode_batch, encode_batch
 from rmqlab.remoting.message import NewMessage
-from rmqlab.store.batchrecords import BatchRecords, shared_fields
+from rmqlab.store.batches.batchrecords import BatchRecords, shared_fields
+from rmqlab.store.batches.uniformbatch import UniformBatchReader
 from rmqlab.store.columns import MOST
-from rmqlab.store.uniformbatch import UniformBatchReader
 
 TOPIC = b"\x06orders"
 SHARED = b"WAIT\x01true\x02CLUSTER\x01c"

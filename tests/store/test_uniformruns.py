@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.batches.uniformruns import RunReader, UniformRun
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from rmqlab.store.uniformruns import RunReader, UniformRun
 
 FILE = 1 << 20
 NEVER = 10**9
@@ -54,7 +54,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
     try:
         with (
             patch("rmqlab.store.dispatch.LEAST", least),
-            patch("rmqlab.store.keyreader.LEAST", least),
+            patch("rmqlab.store.batches.keyreader.LEAST", least),
         ):
             for start in range(0, len(log), step):
                 store.append_raw(start, log[start : start + step])

@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import BLANK_MAGIC
-from rmqlab.store.disk import StoreCorrupt
+from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.log.verify import LogVerifier
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import truncate
-from rmqlab.store.verify import LogVerifier
 
 Open = Callable[..., MessageStore]
 

@@ -5,8 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.runtime.journal import CLOSED, JournalEntry, Torn
-from rmqlab.runtime.journalsurvey import Break, JournalSurvey, Stretch
+from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, Torn
+from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey, Stretch
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap, find_gaps, weaken

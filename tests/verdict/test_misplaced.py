@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.store.logheads import LogHead
+from rmqlab.store.log.logheads import LogHead
 from rmqlab.verdict.misplaced import Event, RunFacts, misplaced_files, run_facts_of
 
 A, B = "127.0.0.1:10911", "127.0.0.2:10911"

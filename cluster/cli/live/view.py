@@ -17,7 +17,7 @@ from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.links import awaits_connection
 from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
 from rmqlab.cluster.cli.tables import STATE_STYLES
-from rmqlab.runtime.printable import printable, printable_values
+from rmqlab.runtime.text.printable import printable, printable_values
 
 BAR_CELLS = 8
 _STYLES = {**STATE_STYLES, "isolated": "magenta"}

@@ -32,7 +32,7 @@ from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.faults import FaultError
-from rmqlab.runtime.mapcodec import CHUNK, ControlError
+from rmqlab.runtime.node.mapcodec import CHUNK, ControlError
 
 
 class ActionFailedError(Exception):

@@ -12,7 +12,7 @@ from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator, Scope
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 groups_app = CommandGroup(
     "groups", help="List, create, update and delete consumer groups, and show how far they are behind."

@@ -15,8 +15,8 @@ from rmqlab.cluster.operate import messages
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_bound, parse_number, parse_queue
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable, printable_lines
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable, printable_lines
 
 messages_app = CommandGroup("messages", help="Show messages by id, unique key, key, or queue and offset.")
 

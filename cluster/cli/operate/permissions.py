@@ -6,8 +6,8 @@ from rich.text import Text
 from rmqlab.cluster.cli.operate.command import Lines, operation
 from rmqlab.cluster.operate import permissions
 from rmqlab.cluster.operate.session import Operator
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable
 
 broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker name, such as broker-a.")
 

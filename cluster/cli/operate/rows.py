@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from rich.text import Text
 
 from rmqlab.cluster.cli.uncuttable import UncutTable
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.printable import printable
 
 
 def table_of(columns: str, rows: Iterable[Iterable[object]]) -> UncutTable:

@@ -11,8 +11,8 @@ from rmqlab.cluster.cli.operate.rows import missing_lines, table_of, time_text, 
 from rmqlab.cluster.operate import topics
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import permission_text
-from rmqlab.runtime.counted import counted
-from rmqlab.runtime.printable import printable
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.printable import printable
 
 topics_app = CommandGroup("topics", help="List, create, update, delete and show topics.")
 

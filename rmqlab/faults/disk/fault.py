@@ -13,7 +13,7 @@ class DiskEffect:
 
     This base has no effect; kinds override the methods that they affect.
 
-    The store calls these methods around its own calls (`rmqlab.store.faulty_disk.DiskEffect`).
+    The store calls these methods around its own calls (`rmqlab.store.files.faulty_disk.DiskEffect`).
     """
 
     def before_write(self, length: int) -> None:

@@ -8,7 +8,7 @@ import attrs
 from rmqlab.faults.disk.fault import DiskEffect, DiskFault
 from rmqlab.faults.specification import option
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.worker import block
+from rmqlab.runtime.net.worker import block
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 from rmqlab.faults.link.netem import Impairment, LinkDirection
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.timers import Timers
 
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE

@@ -22,8 +22,8 @@ from rmqlab.faults.link.fault import Connects, Transform, impairment_of
 from rmqlab.faults.link.faultysocket import FaultySocket
 from rmqlab.faults.link.netem import SYN_MOMENTS, SYN_TIMEOUT, UNIMPAIRED, Impairment
 from rmqlab.faults.rules import LinkRule, NodeRules
-from rmqlab.runtime.fault_hooks import OnAccept, Transport, TransportOwner
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.fault_hooks import OnAccept, Transport, TransportOwner
+from rmqlab.runtime.net.timers import Timers
 
 MAX_LIMBO = 1000
 """Connections that the system accepted although their packets should vanish. More are reset."""

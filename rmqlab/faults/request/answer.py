@@ -7,7 +7,7 @@ import attrs
 from rmqlab.faults.request.fault import HeldRequest, RequestFault, code_of
 from rmqlab.faults.specification import option
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
 
 
 @attrs.frozen(kw_only=True)

@@ -7,8 +7,8 @@ import attrs
 
 from rmqlab.faults.specification import FaultError, TargetedFault, near_miss, option
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.digits import number_of
-from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply
+from rmqlab.runtime.text.digits import number_of
 
 
 class HeldRequest(Protocol):

@@ -10,9 +10,9 @@ import trio
 from rmqlab.faults.request.fault import RequestFault
 from rmqlab.faults.rules import NodeRules
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request
-from rmqlab.runtime.node_faults import NodeFaults
-from rmqlab.runtime.timers import Timers
+from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.runtime.net.timers import Timers
 
 
 @attrs.frozen

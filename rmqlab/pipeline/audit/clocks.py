@@ -11,7 +11,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.relations import in_memory
 from rmqlab.pipeline.audit.run import Run
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks

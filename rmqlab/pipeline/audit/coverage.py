@@ -15,9 +15,9 @@ from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.relations import Relations, literal
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
-from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
-from rmqlab.store.loglayout import log_begin, log_directory, log_extents
+from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs
+from rmqlab.store.log.logheads import lost_tail, read_heads, stray_tail
+from rmqlab.store.log.loglayout import log_begin, log_directory, log_extents
 from rmqlab.verdict.logcover import LogEpoch, LogState, Samples, log_state
 from rmqlab.verdict.misplaced import RUN_FACT_KINDS, RunFacts, misplaced_files, run_facts_of
 

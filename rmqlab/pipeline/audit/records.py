@@ -10,7 +10,7 @@ from typing import Any
 from rmqlab.pipeline.audit.fingerprints import differing_groups, fingerprint
 from rmqlab.pipeline.audit.previews import Groups, Preview
 from rmqlab.pipeline.audit.run import Rare, Run
-from rmqlab.store.irregularfiles import why_unreadable
+from rmqlab.store.offline.irregularfiles import why_unreadable
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 

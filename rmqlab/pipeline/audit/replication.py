@@ -19,7 +19,7 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Rare, Run, written
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
-from rmqlab.pipeline.commitlogs import find_logs, log_files
+from rmqlab.pipeline.stores.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
 from rmqlab.verdict.findings import NOT_COMPARED, Finding, line_evidence, unknown
 

@@ -3,7 +3,7 @@
 import enum
 from pathlib import Path
 
-from rmqlab.pipeline.commitlogs import NoStoreError, find_logs, log_files, written_end
+from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs, log_files, written_end
 
 SMALL_BYTES = 64 * 2**20
 """Bytes below which a run fits into one process, where its audit is faster (see audit_run)."""

@@ -27,13 +27,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from rmqlab.pipeline.audit.relations import ONLY_FILE, Query, Relations, literal
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.columns import ddl, struct_type
-from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.pipeline.journalsource import JournalSource, read_together
-from rmqlab.pipeline.queuesource import QueueSource
-from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.pipeline.journals.journalsource import JournalSource, read_together
+from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs
+from rmqlab.pipeline.stores.queuesource import QueueSource
+from rmqlab.pipeline.stores.storesource import StoreSource
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
-from rmqlab.runtime.journal import SUPERVISOR
-from rmqlab.store.configfile import read_config_file
+from rmqlab.runtime.journals.journal import SUPERVISOR
+from rmqlab.store.files.configfile import read_config_file
 
 Columns = Mapping[str, str]
 """SQL types by column."""

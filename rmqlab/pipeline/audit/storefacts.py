@@ -8,9 +8,9 @@ from rmqlab.pipeline.audit.coverage import LogEnds, log_ends, read_ends
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.sources import Reading, store_tables
 from rmqlab.pipeline.audit.watchers import Member
-from rmqlab.pipeline.storesource import OK
+from rmqlab.pipeline.stores.storesource import OK
 from rmqlab.remoting.names import NO_SEND_TOPICS, RESENT_PREFIXES, SCHEDULE_TOPIC
-from rmqlab.store.readableend import readable_end
+from rmqlab.store.log.readableend import readable_end
 from rmqlab.verdict.logcover import LogEpoch
 
 

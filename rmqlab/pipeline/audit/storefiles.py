@@ -16,11 +16,11 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.store.configfile import read_config_file
-from rmqlab.store.irregularfiles import why_unreadable
-from rmqlab.store.loglayout import log_directory
-from rmqlab.store.sidefiles import side_file_warnings
-from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
+from rmqlab.store.files.configfile import read_config_file
+from rmqlab.store.log.loglayout import log_directory
+from rmqlab.store.offline.irregularfiles import why_unreadable
+from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean

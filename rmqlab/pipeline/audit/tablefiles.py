@@ -14,7 +14,7 @@ from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.configfile import read_config_file
+from rmqlab.store.files.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED

@@ -21,7 +21,7 @@ from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
 from rmqlab.broker.dledger.groupstore import group_log
 from rmqlab.broker.dledger.putter import decide
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.store.disk import StoreError
+from rmqlab.store.files.disk import StoreError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from rmqlab.dledger.entry import BODY_OFFSET
-from rmqlab.pipeline.commitlogs import find_logs, log_files
+from rmqlab.pipeline.stores.commitlogs import find_logs, log_files
 from rmqlab.remoting.message import decode_messages
-from rmqlab.store.compare import LogImage, Verdict, compare_logs
-from rmqlab.store.disk import StoreError
-from rmqlab.store.loglayout import log_begin
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.log.loglayout import log_begin
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.offline.compare import LogImage, Verdict, compare_logs
+from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from tests.broker.dledger.test_store import Member, Open, bodies, open_member
 

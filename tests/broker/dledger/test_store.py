@@ -20,16 +20,16 @@ from rmqlab.broker.dledger.putter import decide
 from rmqlab.dledger.bodies import AppendEntryRequest, AppendEntryResponse
 from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.pipeline.commitlogs import find_logs, log_files, segments
+from rmqlab.pipeline.stores.commitlogs import find_logs, log_files, segments
 from rmqlab.remoting.batch import Batch, BatchItem
-from rmqlab.store.compare import LogImage
-from rmqlab.store.disk import Disk, StoreError
-from rmqlab.store.loglayout import log_directory
+from rmqlab.store.files.disk import Disk, StoreError
+from rmqlab.store.log.loglayout import log_directory
+from rmqlab.store.log.readableend import EVERYTHING, readable_end
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.powerloss import has_store, lose_unsynced, wipe_store
-from rmqlab.store.readableend import EVERYTHING, readable_end
+from rmqlab.store.offline.compare import LogImage
+from rmqlab.store.offline.powerloss import has_store, lose_unsynced, wipe_store
+from rmqlab.store.offline.scan import LogScan
 from rmqlab.store.results import PutResult, PutStatus
-from rmqlab.store.scan import LogScan
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 ALONE = GroupSettings(group="g", self_id="n0", peers={"n0": "127.0.0.1:40911"})

@@ -9,7 +9,7 @@ from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.testing import Recorder
 from rmqlab.broker.testing import TalkingBroker
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 from tests.broker.ha.precheckpair import FILE, Line, Pair
 
 

@@ -18,7 +18,7 @@ from rmqlab.broker.ha.testing import Recorder
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import truncate
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import rmqlab.store.dispatch
 from rmqlab.broker.ha.intake import WARM_AHEAD, dispatch_forever, warm_forever
-from rmqlab.store.logfile import LogFile
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 

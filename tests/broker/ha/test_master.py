@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from rmqlab.broker.ha.master import HaMaster, offset_of_slaves
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.testing import MemoryLog, Recorder
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 
 LINUX = sys.platform == "linux"  # other systems have one loopback address only
 

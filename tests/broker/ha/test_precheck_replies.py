@@ -11,7 +11,7 @@ from rmqlab.broker.ha.master_precheck import (
 )
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
+from rmqlab.runtime.net.remoting_errors import ConnectError, RequestTimeoutError
 from tests.broker.ha.precheckpair import Pair, log_bytes, part_ways
 
 ALL = {"ha_check_master": True, "ha_truncate_diverged": True, "ha_restart_expired_slave": True}

@@ -19,7 +19,7 @@ from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.ha.testing import MemoryLog, Recorder
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.net.reactor import Reactor
 
 AT_ONCE = HaSettings(ha_report_at_once=True)
 

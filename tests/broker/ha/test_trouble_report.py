@@ -19,8 +19,8 @@ from rmqlab.broker.ha.testing import MemoryLog, Recorder
 from rmqlab.broker.ha.trouble_report import LEAST_INTERVAL, TroubleReporter
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.reactor import Reactor
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.reactor import Reactor
+from rmqlab.runtime.net.testing import ScriptedClient
 
 MASTER = "10.0.0.1:10911"
 FULL = OSError(errno.ENOSPC, "No space left on device")

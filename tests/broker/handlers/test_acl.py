@@ -14,7 +14,7 @@ from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.acl import Credentials, sign
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.dispatch import OVERLOAD
+from rmqlab.runtime.net.dispatch import OVERLOAD
 
 ACL_FILE = """
 accounts:

@@ -17,7 +17,7 @@ from rmqlab.broker.profiles import PROFILES
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.settings import camel, setting_fields, settings_lines
+from rmqlab.runtime.config.settings import camel, setting_fields, settings_lines
 
 Opener = Callable[..., TalkingBroker]
 KNOWN = setting_fields(*KINDS)

@@ -12,7 +12,7 @@ from rmqlab.broker.held_pulls import WAKES_AT_ONCE
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.dispatch import OVERLOAD
+from rmqlab.runtime.net.dispatch import OVERLOAD
 from tests.broker.handlers.pulls import bodies, outcome, pull, replicate
 
 Opener = Callable[..., TalkingBroker]

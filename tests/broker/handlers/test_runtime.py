@@ -14,7 +14,7 @@ from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, KVTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.alignedtimer import AlignedTimer
+from rmqlab.runtime.net.alignedtimer import AlignedTimer
 
 OpenBroker = Callable[..., TalkingBroker]
 

@@ -13,7 +13,7 @@ from rmqlab.broker.ignored_settings import DEFAULTS
 from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.settings import camel, snake
+from rmqlab.runtime.config.settings import camel, snake
 from rmqlab.store.config import StoreConfig
 
 Opener = Callable[..., TalkingBroker]

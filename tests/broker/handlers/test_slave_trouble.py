@@ -8,7 +8,7 @@ from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.runtime.net.testing import ScriptedClient
 from tests.broker.syncmaster import Master, Slave, StartMaster
 
 NAMESERVER = "10.0.0.9:9876"

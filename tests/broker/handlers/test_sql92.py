@@ -11,7 +11,7 @@ from rmqlab.broker.testing import TalkingBroker, pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import decode_messages
-from rmqlab.runtime.slices import UNITS_AT_ONCE
+from rmqlab.runtime.net.slices import UNITS_AT_ONCE
 
 SUSPEND, SUBSCRIPTION = 2, 4
 
@@ -91,7 +91,7 @@ LONG_HEARTBEAT = {
 @pytest.fixture
 def halfway(sql: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> TalkingBroker:
     """A broker that compiles the expressions of a long heartbeat."""
-    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
+    monkeypatch.setattr("rmqlab.runtime.net.slices.SECONDS_AT_ONCE", 1000.0)
     sql.turns.is_collecting = True
     assert sql.exchange(RequestCode.HEART_BEAT, None, json.dumps(LONG_HEARTBEAT).encode()) == []
     assert 0 < len(sql.broker.filters.topics) < UNITS_AT_ONCE

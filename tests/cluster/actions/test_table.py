@@ -17,7 +17,7 @@ from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.process_state import NodeState
-from rmqlab.store.powerloss import Lost
+from rmqlab.store.offline.powerloss import Lost
 
 
 @pytest.mark.timeout(300)

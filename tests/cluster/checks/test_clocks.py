@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 
 
 def busy_run() -> MadeUpRun:

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
-from rmqlab.runtime.journal import JournalEntry, pack_entry, read_journal
+from rmqlab.runtime.journals.journal import JournalEntry, pack_entry, read_journal
 from rmqlab.verdict.verdict import Verdict
 
 Damage = Callable[[Path], object]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.store.scan import LogScan
+from rmqlab.store.offline.scan import LogScan
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run
 

@@ -18,7 +18,7 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.journal import pack_entry, read_journal
+from rmqlab.runtime.journals.journal import pack_entry, read_journal
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run

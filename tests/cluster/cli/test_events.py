@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.runtime.journal import SUPERVISOR, JournalEntry, journal_path, pack_entry
+from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry, journal_path, pack_entry
 
 
 def write(directory: Path, process: str, *nodes: str) -> None:

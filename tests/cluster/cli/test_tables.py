@@ -10,7 +10,7 @@ from rmqlab.cluster.cli.event_lines import render_event, render_schema
 from rmqlab.cluster.cli.links import by_master
 from rmqlab.cluster.cli.screen import live_console
 from rmqlab.cluster.cli.tables import render_nodes, render_status
-from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 NODES = [
     ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),

@@ -20,9 +20,9 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.remoting.message import RecordError, StoredMessage
-from rmqlab.runtime.journal import JournalEntry, JournalWriter
-from rmqlab.store.diverged import CutDamage
+from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter
 from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.offline.diverged import CutDamage
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import save_from, truncate
 

@@ -14,7 +14,7 @@ from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.scan import LogScan
+from rmqlab.store.offline.scan import LogScan
 from rmqlab.store.testing import new_message, small_config
 from rmqlab.store.truncate import save_from
 

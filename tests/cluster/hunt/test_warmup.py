@@ -15,9 +15,9 @@ from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.journal import journal_files
+from rmqlab.runtime.journals.journal import journal_files
 from rmqlab.simulation.child import run_in_child
-from rmqlab.store.machine import this_machine
+from rmqlab.store.files.machine import this_machine
 
 
 def course(directory: Path, seed: int) -> str:

@@ -14,7 +14,7 @@ from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrappe
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import NewMessage, body_crc
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 

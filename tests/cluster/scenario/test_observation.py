@@ -6,7 +6,7 @@ import pytest
 
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import labels_of, observe
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 
 BOUND: dict[str, Any] = {"equals": "x"}
 

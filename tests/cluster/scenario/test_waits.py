@@ -5,7 +5,7 @@ import pytest
 from rmqlab.cluster.conditions import Condition, UnknownConditionError
 from rmqlab.cluster.scenario.waits import JournalCondition, parse_wait
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journals.journal import JournalEntry
 
 SPEC = ClusterSpec(name="x")
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=1)))

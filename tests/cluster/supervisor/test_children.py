@@ -22,8 +22,8 @@ from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.nodesettings import toml_text
 from rmqlab.runtime.clock import ClockSettings
-from rmqlab.runtime.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
-from rmqlab.runtime.mapstream import receive_messages
+from rmqlab.runtime.node.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.mapstream import receive_messages
 
 
 @attrs.define(eq=False)

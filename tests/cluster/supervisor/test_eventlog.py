@@ -6,7 +6,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.cluster.supervisor import eventlog
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.runtime.journal import JournalEntry, JournalWriter, read_journal
+from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, read_journal
 
 
 def event(number: int) -> JournalEntry:

@@ -20,7 +20,7 @@ from rmqlab.cluster.supervisor.nodestore import (
     write_settings,
 )
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, Placement, nodes_of, place
-from rmqlab.store.powerloss import Lost
+from rmqlab.store.offline.powerloss import Lost
 
 NODES = {node.name: node for node in nodes_of(ClusterSpec(), place(ClusterSpec(), Placement(subnet=1)))}
 BROKER, NAMESERVER = NODES["broker-a"], NODES["namesrv-1"]

@@ -16,9 +16,9 @@ from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.prewarm import BODIES, MESSAGES, SETTINGS, prewarm
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
-from rmqlab.runtime.control import Message
+from rmqlab.runtime.config.settings import SettingsError
+from rmqlab.runtime.node.control import Message
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.settings import SettingsError
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="nodes are forked on Linux only")
 

@@ -9,7 +9,7 @@ from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import MOST_FACTS, Facts, status_document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.bounds import LEFT_OUT
-from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.node.control import ControlLink
 
 READY = ProcessState(is_alive=True, pid=7, ready={})
 

@@ -17,7 +17,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 
 if TYPE_CHECKING:
     from rmqlab.client.transaction import TransactionProducer
-    from rmqlab.runtime.control import ControlLink
+    from rmqlab.runtime.node.control import ControlLink
 
 Send = Callable[[], Awaitable[SendResult]]
 

@@ -1,8 +1,8 @@
 """Registers `rmqlab-journal` in every Spark session.
 
-Spark imports data sources from packages with this prefix. See rmqlab/pipeline/journalsource.py.
+Spark imports data sources from packages with this prefix. See rmqlab/pipeline/journals/journalsource.py.
 """
 
-from rmqlab.pipeline.journalsource import JournalSource as DefaultSource
+from rmqlab.pipeline.journals.journalsource import JournalSource as DefaultSource
 
 __all__ = ["DefaultSource"]

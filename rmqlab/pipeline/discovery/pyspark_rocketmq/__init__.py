@@ -1,8 +1,8 @@
 """Registers `rocketmq` in every Spark session.
 
-Spark imports data sources from packages with this prefix. See rmqlab/pipeline/topicsource.py.
+Spark imports data sources from packages with this prefix. See rmqlab/pipeline/topics/topicsource.py.
 """
 
-from rmqlab.pipeline.topicsource import TopicSource as DefaultSource
+from rmqlab.pipeline.topics.topicsource import TopicSource as DefaultSource
 
 __all__ = ["DefaultSource"]

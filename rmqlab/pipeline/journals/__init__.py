@@ -1,0 +1,1 @@
+"""The data source `rmqlab-journal`: the events of a run."""

@@ -1,0 +1,1 @@
+"""Paths that users give: local, in object stores, and in HDFS."""

@@ -1,0 +1,1 @@
+"""Spark's processes: Java, its home, environment and workers."""

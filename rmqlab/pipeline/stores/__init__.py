@@ -1,0 +1,1 @@
+"""The data sources of a store's files: records, and queue entries."""

@@ -1,0 +1,1 @@
+"""The data source `rocketmq`: topics of a running cluster."""

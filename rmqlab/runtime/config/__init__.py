@@ -1,0 +1,1 @@
+"""Settings: files, types, and errors that name a key."""

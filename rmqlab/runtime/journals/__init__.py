@@ -1,0 +1,1 @@
+"""Journals: the events of a cluster, written, followed and surveyed."""

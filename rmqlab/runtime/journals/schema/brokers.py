@@ -1,0 +1,273 @@
+"""Events of brokers: replication, metadata sync, the store, transactions."""
+
+from rmqlab.runtime.journals.schema.fields import (
+    ADDRESS,
+    GROUP,
+    PEER,
+    QUEUE_ID,
+    SLAVE,
+    TOPIC,
+    EventType,
+    Field,
+    count,
+    flag,
+    log_offset,
+    mapping,
+    queue_offset,
+    text,
+)
+
+BROKERS = (
+    EventType(
+        "registered",
+        "broker",
+        "A nameserver accepted a registration: the first one, or the first after failures.",
+        {"nameserver": ADDRESS},
+    ),
+    EventType(
+        "registration_failed", "broker", "A registration failed, after others had succeeded.", {"nameserver": ADDRESS}
+    ),
+    EventType("master_known", "broker", "A slave received the address of its master.", {"master_address": ADDRESS}),
+    EventType("master_unknown", "broker", "A slave's registration returned no master.", {"master_address": ADDRESS}),
+    EventType("ha_connected", "broker", "A slave connected to this master.", {"slave": SLAVE}),
+    EventType(
+        "ha_first_report",
+        "broker",
+        "A slave's first report of its log's end to this master.",
+        {
+            "slave": SLAVE,
+            "offset": log_offset("end of the slave's log"),
+            "transfer_from": log_offset("where the master starts to send"),
+        },
+    ),
+    EventType(
+        "ha_disconnected",
+        "broker",
+        "The connection of a slave ended.",
+        {"slave": SLAVE, "reason": text("why"), "ack_offset": log_offset("last offset that it reported")},
+    ),
+    EventType(
+        "slave_trouble",
+        "broker",
+        "A slave reported why it cannot replicate (a switch of ours).",
+        {"slave": text("its name"), "text": text("what it reported")},
+    ),
+    EventType(
+        "slave_recovered",
+        "broker",
+        "A slave that had reported trouble replicates again (a switch of ours).",
+        {"slave": text("its name")},
+    ),
+    EventType(
+        "ha_client_connected",
+        "broker",
+        "This slave connected to its master.",
+        {"master": ADDRESS, "offset": log_offset("end of this slave's log")},
+    ),
+    EventType(
+        "ha_client_disconnected",
+        "broker",
+        "This slave's connection to its master ended.",
+        {"master": ADDRESS, "reason": text("why")},
+    ),
+    EventType(
+        "ha_master_examined",
+        "broker",
+        "A slave's check of its master failed or was not possible: it rejects the master, or follows it unchecked (a"
+        " switch of ours).",
+        {"verdict": text("the result, and why")},
+    ),
+    EventType(
+        "log_truncated",
+        "broker",
+        "A slave truncated its log to the part that is equal to its master's (a switch of ours).",
+        {
+            "master": ADDRESS,
+            "had": log_offset("end of this slave's log before"),
+            "end": log_offset("end of this slave's log now"),
+            "master_end": log_offset("the master's end"),
+            "kept": text("file within the store that keeps the truncated bytes"),
+        },
+    ),
+    EventType(
+        "log_dropped",
+        "broker",
+        "A slave dropped its log, because its master no longer has what follows it (a switch of ours).",
+        {
+            "master": ADDRESS,
+            "begin": log_offset("begin of this slave's log"),
+            "end": log_offset("its end"),
+            "master_begin": log_offset("begin of the master's log"),
+        },
+    ),
+    EventType(
+        "received_fault",
+        "broker",
+        "A slave dropped received bytes that are not valid records (a switch of ours).",
+        {"offset": log_offset("of the first dropped byte"), "dropped": Field("int", "dropped bytes", "bytes")},
+    ),
+    EventType(
+        "member_elected",
+        "broker",
+        "A DLedger group elected this member. It becomes master once its log is committed and in its queues.",
+        {"broker_name": text("its broker name"), "term": count("of the election")},
+    ),
+    EventType(
+        "member_role_changed",
+        "broker",
+        "A member of a DLedger group changed its role after an election.",
+        {
+            "broker_name": text("its broker name"),
+            "role": text("SYNC_MASTER for the leader, SLAVE for all others"),
+            "broker_id": count("0 for the leader"),
+            "term": count("of the election"),
+        },
+    ),
+    EventType(
+        "topics_synced",
+        "broker",
+        "A slave copied its master's topics.",
+        {"topics": count("topics"), "version": count("of the table")},
+    ),
+    EventType("groups_synced", "broker", "A slave copied its master's groups.", {"groups": count("groups")}),
+    EventType(
+        "held_pulls_overdue",
+        "broker",
+        "A broker's sweep, each 5 s, found held pulls whose messages had arrived earlier, as on a slave of 4.9.",
+        {"topic": TOPIC, "queue": QUEUE_ID, "pulls": count("pulls")},
+    ),
+    EventType(
+        "consumer_offsets_overwritten",
+        "broker",
+        "A slave replaced consumer offsets by its master's older ones.",
+        {"key": text("topic@group"), "queues": mapping("[before, after] by queue id")},
+    ),
+    EventType(
+        "consumer_offsets_kept",
+        "broker",
+        "A slave kept consumer offsets that are newer than its master's (a switch of ours).",
+        {"key": text("topic@group"), "queues": mapping("[own, the master's] by queue id")},
+    ),
+    EventType(
+        "consumer_offsets_handed_back",
+        "broker",
+        "A slave committed to its returned master the offsets of consumers that had committed to the slave (a switch of"
+        " ours).",
+        {"key": text("topic@group"), "queues": mapping("offsets by queue id")},
+    ),
+    EventType(
+        "offset_moved_back",
+        "broker",
+        "A consumer committed a lower offset than before.",
+        {
+            "group": GROUP,
+            "topic": TOPIC,
+            "queue_id": QUEUE_ID,
+            "before": queue_offset("old offset"),
+            "after": queue_offset("new offset"),
+            "peer": PEER,
+        },
+    ),
+    EventType(
+        "consumer_joined",
+        "broker",
+        "A consumer's first heartbeat.",
+        {"group": GROUP, "client_id": text("the client's id")},
+    ),
+    EventType(
+        "producer_joined",
+        "broker",
+        "A producer's first heartbeat (since version 3).",
+        {"group": GROUP, "client_id": text("the client's id")},
+    ),
+    EventType(
+        "settings_changed",
+        "broker",
+        "Settings were changed at run time.",
+        {"changes": mapping("new values by key"), "peer": PEER},
+    ),
+    EventType(
+        "unserved_request",
+        "nameserver or broker",
+        "An unsupported request: recorded the 1st, 10th, 100th, ... time per peer and code.",
+        {
+            "peer": text("IP address of the client"),
+            "code": count("the request code"),
+            "count": count("such requests of this peer since the start"),
+        },
+    ),
+    EventType("acl_changed", "broker", "Access control was changed at run time.", is_open=True),
+    EventType(
+        "log_sampled",
+        "broker",
+        "The commit log's end, sampled once a second and recorded if it changed, and when the broker stops.",
+        {
+            "max_offset": log_offset("its end"),
+            "acknowledged": log_offset("the highest that any slave reported to this master"),
+            "replicated": count("bytes that this process sent to slaves, masters and members of its group"),
+            "exchanged": count("bytes that all its other connections sent and received"),
+        },
+    ),
+    EventType(
+        "recovering",
+        "broker",
+        "Progress of a starting broker through its store.",
+        {
+            "offset": log_offset("recovered so far"),
+            "queues": count("finished steps of single queues, several for each"),
+        },
+    ),
+    EventType(
+        "indexing",
+        "broker",
+        "Progress of a stopping broker with its index.",
+        {"offset": log_offset("indexed so far")},
+    ),
+    EventType("file_deleted", "broker", "A file of the store expired.", {"file": text("its name")}),
+    EventType(
+        "topic_deleted",
+        "broker",
+        "A request deleted a topic: its configuration and its queues are dropped, its records stay in the log.",
+        {"topic": TOPIC},
+    ),
+    EventType(
+        "offset_reset",
+        "broker",
+        "An operator reset the offsets of a consumer group, at its consumers or at this broker.",
+        {"group": GROUP, "topic": TOPIC},
+    ),
+    EventType(
+        "group_deleted",
+        "broker",
+        "A request deleted the configuration of a consumer group.",
+        {"group": GROUP, "drops_offsets": flag("whether its offsets were deleted, too")},
+    ),
+    EventType(
+        "transaction_checked",
+        "broker",
+        "The broker checked a half message with its producer.",
+        {
+            "group": GROUP,
+            "times": count("checks so far"),
+            "queue_offset": queue_offset("of the half message"),
+            "asked": flag("whether a producer was connected"),
+        },
+    ),
+    EventType(
+        "transaction_given_up",
+        "broker",
+        "A half message reached the limit of checks; it moved to TRANS_CHECK_MAX_TIME_TOPIC.",
+        {"group": GROUP, "times": count("checks"), "queue_offset": queue_offset("of the half message")},
+    ),
+    EventType(
+        "message_skipped",
+        "broker",
+        "A service of the broker skipped a stored message that it cannot handle.",
+        {
+            "service": text("delayed delivery or transaction check"),
+            "offset": log_offset("of the message, which stays there"),
+            "reason": text("what is invalid"),
+            "count": count("messages that this service has skipped since the start"),
+        },
+    ),
+)

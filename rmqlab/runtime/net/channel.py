@@ -1,0 +1,401 @@
+"""A channel: one TCP connection for commands in both directions.
+
+Bytes written during a pass of the event loop are sent together at its end. The bytes owed to a peer are those written
+but not yet sent: above a limit the channel serves no further request of that peer, neither received nor unread ones.
+Requests are served in portions, so that one peer does not delay the others (issue 12.6).
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+
+import trio
+
+from rmqlab.remoting.codec import decode_command, encode_command, encode_head
+from rmqlab.remoting.command import ONEWAY, Command
+from rmqlab.remoting.frame import ForeignProtocolError, Frame, FrameDecoder, RemoteProtocolError
+from rmqlab.runtime import stopwatch
+from rmqlab.runtime.net.address import address_text
+from rmqlab.runtime.net.channel_limits import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_PASS,
+    HIGH_WATER,
+    MAX_OWED,
+    MAX_PARKED,
+    PARKED_COST,
+    PASS_SECONDS,
+    PROCESS_HIGH_WATER,
+    PROCESS_MAX_BUFFERED,
+    PROCESS_MAX_KEPT,
+    PROCESS_MAX_OWED,
+    PROCESS_MAX_PARKED,
+    RECEIVE_SIZE,
+    SCARCE_HIGH_WATER,
+    SCARCE_MAX_PARKED,
+    SCARCE_RECEIVE,
+    SECONDS_AT_ONCE,
+    SMALLEST_RECEIVE,
+)
+from rmqlab.runtime.net.dispatch import Buffer, Request
+from rmqlab.runtime.net.fault_hooks import Transport
+from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.reactor import READ, WRITE, Reactor
+from rmqlab.runtime.net.remoting_errors import ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.text import time_text
+
+log = logging.getLogger(__name__)
+
+_JOIN_BELOW = 128 * 1024
+_MAX_BUFFERS = 512  # below IOV_MAX: 1024
+
+
+class Channel:
+    """Passes a peer's requests to `serve`, and its responses to their callbacks."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: socket.socket,
+        serve: "Callable[[Channel, Command], Request | None]",
+        *,
+        meter: Meter | None = None,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self.peer = address_text(sock.getpeername())
+        self.local = address_text(sock.getsockname())
+        self.on_close: list[Callable[[], None]] = []
+        self.is_closed = False
+        self.close_reason: str | None = None
+        self.last_active_at = now()
+        """Time of the last send or receive, in seconds of the process's clock."""
+        self._now = now
+        self._meter = meter or reactor.meter
+        self._reactor = reactor
+        self._serve = serve
+        self._decoder = FrameDecoder()
+        self._receive_size = RECEIVE_SIZE
+        self._kept: list[Frame] = []  # received frames that wait to be served
+        self.has_spoken = self._has_ended = self._is_resuming = self._is_dirty = False  # spoken: sent a whole frame
+        self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
+        self._out: list[Buffer] = []
+        self._owed = self._parked = self._opaque = 0
+        self._skip = 0  # bytes of the first of these buffers that are already sent
+        self._on_drained: list[Callable[[], None]] = []
+        self._interest = READ
+        self._pending: dict[int, Callable[[Command | None], None]] = {}
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = reactor.links.attach(self, sock)
+        reactor.register(self._sock, READ, self._on_ready)
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.local} {self.peer}{' closed' if self.is_closed else ''}>"
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def write(self, *buffers: Buffer) -> None:
+        """Send buffers at the end of this pass. On a closed channel they are dropped.
+
+        Views must stay valid until the end of the pass: unsent ones are then copied.
+        """
+        if self.is_closed:
+            return
+        self._out += buffers
+        size = sum(map(len, buffers))
+        self._owed += size
+        self._reactor.owed += size
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._reactor.defer(self._flush)
+
+    @property
+    def is_congested(self) -> bool:
+        """True while bytes owed to the peer should delay large replies (`when_drained`)."""
+        limit = HIGH_WATER if self._reactor.owed < PROCESS_HIGH_WATER else SCARCE_HIGH_WATER
+        return self._owed >= limit
+
+    def when_drained(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once, in a later pass, when the channel can serve (and is open)."""
+        self._on_drained.append(fn)
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a oneway request: it has no response."""
+        command.opaque = self._next_opaque()
+        command.flag |= ONEWAY
+        self.write(encode_head(command, len(command.body)))
+        if command.body:
+            self.write(command.body)  # as its own buffer, which can be shared between peers
+
+    def send_request(self, command: Command, on_reply: Callable[[Command | None], None]) -> int:
+        """Send a request and return its opaque, for `forget`.
+
+        Calls back with the response, or with None if the channel closes first.
+        """
+        command.opaque = self._next_opaque()
+        if self.is_closed:
+            on_reply(None)
+        else:
+            self._pending[command.opaque] = on_reply
+            self.write(encode_command(command))
+        return command.opaque
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF  # wraps: 32 bits on the wire
+        return self._opaque
+
+    def forget(self, opaque: int) -> None:
+        """Stop waiting for a response; a late response is dropped (remoting#9)."""
+        self._pending.pop(opaque, None)
+
+    async def request(self, command: Command, timeout: float, whole: float | None = None) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error, as by `time_text`
+        """Return the response. ConnectionLostError, RequestTimeoutError without one."""
+        answered = trio.Event()
+        got: list[Command | None] = []
+
+        def on_reply(response: Command | None) -> None:
+            got.append(response)
+            answered.set()
+
+        opaque = self.send_request(command, on_reply)
+        with trio.move_on_after(timeout):
+            await answered.wait()
+        if not got:
+            self.forget(opaque)
+            raise RequestTimeoutError(f"{self.peer}: {time_text.no_response(command.code, timeout, whole)}")
+        if got[0] is None:
+            raise ConnectionLostError(f"connection to {self.peer} closed before the response: {self.close_reason}")
+        return got[0]
+
+    def replace_transport(self, sock: Transport) -> None:
+        """Use this transport instead of the current one, when a fault begins or ends."""
+        self._sock = sock
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Call pending requests back with None, then the `on_close` functions."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.close_reason = reason
+        self._reactor.unregister(self._sock)
+        self._sock.close()
+        self._out.clear()
+        self._keep([])
+        self._on_drained.clear()
+        self._reactor.owed -= self._owed
+        self._reactor.buffered -= self._buffered
+        self._reactor.parked -= self._parked
+        self._owed = self._buffered = self._parked = 0
+        pending, self._pending = self._pending, {}
+        errors = self._reactor.errors
+        for on_reply in pending.values():
+            errors.call("lost reply", on_reply, None)
+        for fn in self.on_close:
+            errors.call("on_close", fn)
+
+    def _on_ready(self, events: int) -> None:
+        if not events:  # a reset is reported even if no events are watched, again in each pass
+            self.close("reset by the peer")
+        if events & WRITE:
+            self._flush()
+        if events & READ and not self.is_closed:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            size = SCARCE_RECEIVE if self._reactor.kept >= PROCESS_MAX_KEPT else self._receive_size
+            data = self._sock.recv(max(size, min(self._decoder.missing, RECEIVE_SIZE)))
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        if not data:
+            self._end()
+            return
+        self.last_active_at = self._now()
+        self._meter.received += len(data)
+        try:
+            frames = self._decoder.feed(data)
+        except RemoteProtocolError as exc:
+            self._reject(exc)
+            return
+        self._fit_receive_size(len(data), len(frames))
+        if self._decoder.buffered != self._buffered and not self._count_buffered():
+            return
+        if self._kept:  # this event was selected before the channel stopped reading
+            self._keep(self._kept + frames)
+        else:
+            self._serve_frames(frames)
+
+    def _end(self) -> None:
+        """Close at the peer's end of stream, once it has what it is owed."""
+        if self._pending or not (self._out or self._kept):  # pending: responses of the peer that will not come
+            self.close("closed by the peer")
+        elif not self._kept:  # otherwise the end is read again later
+            self._has_ended = True
+            self._follow_up()
+
+    def _count_buffered(self) -> bool:
+        """Count incomplete frames; above the process's limit, close and return False."""
+        buffered = self._decoder.buffered
+        grown, self._buffered = buffered - self._buffered, buffered
+        self._reactor.buffered += grown
+        if grown > 0 and self._reactor.buffered > PROCESS_MAX_BUFFERED:
+            self._evict(f"{self._reactor.buffered} bytes of incomplete frames are too many for this process")
+        return not self.is_closed
+
+    def _serve_frames(self, frames: list[Frame]) -> None:
+        """Serve a portion of the frames; keep the others until a later pass."""
+        served, until = 0, stopwatch.wall() + min(SECONDS_AT_ONCE, PASS_SECONDS / self._reactor.sharers)
+        self._reactor.serves_one = len(frames) == self._reactor.sharers == 1
+        try:
+            for frame in frames:
+                is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED
+                is_enough = served == FRAMES_AT_ONCE or (served and stopwatch.wall() > until)
+                if is_enough or (is_near_limit and not self._may_serve):
+                    break
+                served += 1
+                self.has_spoken = True
+                command = decode_command(frame)
+                if command.flag & 1:
+                    on_reply = self._pending.pop(command.opaque, None)
+                    if on_reply is not None:
+                        on_reply(command)
+                else:
+                    parked = self._serve(self, command)
+                    if parked is not None:
+                        self._park(parked, PARKED_COST + len(frame.header) + len(command.body))
+                if self.is_closed:
+                    return
+        except RemoteProtocolError as exc:
+            self._reject(exc)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._fail("received frame", exc)
+        else:
+            if served < len(frames):
+                self._keep(frames[served:])
+                self._follow_up()
+
+    def _keep(self, frames: list[Frame]) -> list[Frame]:
+        """Keep these frames until a later pass, instead of those that it returns."""
+        former, self._kept = self._kept, frames
+        self._reactor.kept += len(frames) - len(former)
+        return former
+
+    @property
+    def _may_serve(self) -> bool:
+        """False while too many bytes are owed or too many of its requests are parked."""
+        if self._owed >= SCARCE_HIGH_WATER and self.is_congested:
+            return False
+        limit = MAX_PARKED if self._reactor.parked < PROCESS_MAX_PARKED else SCARCE_MAX_PARKED
+        return self._parked < limit
+
+    def _park(self, request: Request, size: int) -> None:
+        request.parked_size = size
+        self._parked += size
+        self._reactor.parked += size
+
+    def unpark(self, request: Request) -> None:
+        """Remove a parked request from the totals: it is replied to, or needs no reply."""
+        size, request.parked_size = request.parked_size, 0
+        if not self.is_closed:
+            self._parked -= size
+            self._reactor.parked -= size
+            if self._kept or not self._interest & READ:
+                self._reactor.defer(self._follow_up)
+
+    def _resume(self) -> None:
+        """Serve the next portion of the kept frames."""
+        self._is_resuming = False
+        frames = self._keep([])
+        if frames and not self.is_closed:
+            self._serve_frames(frames)
+            self._follow_up()
+
+    def _reject(self, exc: RemoteProtocolError) -> None:
+        if not isinstance(exc, ForeignProtocolError):
+            log.warning("%s violated the protocol: %s", self.peer, exc)
+        elif self._reactor.foreign_hosts.is_first(self.peer):
+            log.warning("%s sent %s", self.peer, exc)
+        self.close(f"protocol error: {exc}")
+
+    def _evict(self, reason: str) -> None:
+        self._reactor.evictions.note("closed", self.peer, reason, self._now())
+        self.close(reason)
+
+    def _fail(self, place: str, exc: Exception) -> None:
+        """Close after an unexpected exception, which leaves the state undefined."""
+        self._reactor.errors.caught(place, exc, self.peer)
+        self.close(f"{type(exc).__name__}: {exc}")
+
+    def _fit_receive_size(self, received: int, frames: int) -> None:
+        if frames > FRAMES_PER_PASS:
+            self._receive_size = max(received // frames * FRAMES_PER_PASS, SMALLEST_RECEIVE)
+        elif frames < FRAMES_PER_PASS // 4 and received == self._receive_size < RECEIVE_SIZE:
+            self._receive_size *= 2  # frames have become larger
+
+    def _flush(self) -> None:
+        self._is_dirty = False
+        if self.is_closed:
+            return
+        try:
+            while self._out:
+                self._send_some()
+        except BlockingIOError:
+            # Views must not outlive the pass: their file can be closed or truncated afterwards.
+            self._out = [self._reactor.copied(one) if isinstance(one, memoryview) else one for one in self._out]
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._fail("sent frame", exc)
+            return
+        owed = sum(map(len, self._out)) - self._skip
+        self._reactor.owed -= self._owed - owed
+        self._owed = owed
+        if owed > MAX_OWED or (self._reactor.owed > PROCESS_MAX_OWED and self.is_congested):
+            self._evict(f"the peer does not read: {owed} bytes owed to it, {self._reactor.owed} to all peers")
+        elif self._has_ended and not owed:
+            self.close("closed by the peer")
+        else:
+            self._follow_up()
+
+    def _follow_up(self) -> None:
+        """Resume after a change of bytes owed or frames kept; update watched events."""
+        if self.is_closed:
+            return
+        may_serve = self._may_serve
+        if may_serve and self._on_drained:
+            drained, self._on_drained = self._on_drained, []
+            for fn in drained:
+                self._reactor.again(fn)
+        if may_serve and self._kept and not self._is_resuming:
+            self._is_resuming = True
+            self._reactor.again(self._resume)
+        interest = (WRITE if self._out else 0) | (READ if may_serve and not (self._kept or self._has_ended) else 0)
+        if interest != self._interest:
+            self._interest = interest
+            self._reactor.modify(self._sock, interest, self._on_ready)
+
+    def _send_some(self) -> None:
+        out = self._out
+        if len(out) > 1 and sum(map(len, out)) < _JOIN_BELOW:
+            out[:] = [b"".join(out)]
+        buffers = out[:_MAX_BUFFERS]
+        if self._skip:
+            buffers[0] = memoryview(out[0])[self._skip :]
+        sent = self._sock.sendmsg(buffers) if len(buffers) > 1 else self._sock.send(buffers[0])
+        self.last_active_at = self._now()
+        self._meter.sent += sent
+        sent += self._skip
+        done = 0
+        for buffer in out:
+            size = len(buffer)
+            if sent < size:
+                break
+            sent -= size
+            done += 1
+        del out[:done]
+        self._skip = sent

@@ -1,0 +1,1 @@
+"""A process of a cluster: start, control channel, log, end."""

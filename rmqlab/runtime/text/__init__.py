@@ -1,0 +1,1 @@
+"""Texts for people: numbers, times, and bytes that peers sent."""

@@ -1,0 +1,1 @@
+"""Records of many messages at once, encoded and read by columns."""

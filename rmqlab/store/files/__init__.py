@@ -1,0 +1,1 @@
+"""Files on disk: mapped, of bounded number, or replaced as a whole."""

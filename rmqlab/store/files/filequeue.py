@@ -1,0 +1,136 @@
+"""A sequence of bytes in files of equal length: a commit log, a consume queue."""
+
+import contextlib
+import logging
+from bisect import bisect_right
+from pathlib import Path
+
+import attrs
+
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.logfile import HEAD_SIZE, LogFile, offset_name, wrong_length
+from rmqlab.store.files.openfiles import OpenFiles, QueueFile
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class FileQueue:
+    directory: Path
+    file_size: int
+    disk: Disk
+    first_step: int = 256 * 1024
+    last_step: int = 8 * 2**20
+    pool: OpenFiles | None = None
+    """If set, files are mapped on demand; see `rmqlab.store.files.openfiles`. If None, they stay mapped until deleted."""
+    files: list[LogFile] = attrs.field(factory=list, init=False)
+
+    def load(self) -> None:
+        """Load the existing files, in order.
+
+        Files count as full until recovery truncates them (section 3.5).
+
+        An empty last file was being created when its process died: it is deleted. A gap between files is logged, as in
+        MappedFileQueue.checkSelf. StoreCorrupt for a file of another length.
+        """
+        sizes = self.disk.file_sizes(self.directory)
+        names = sorted(name for name in sizes if name.isdecimal())
+        if names and not sizes[names[-1]]:
+            logger.warning("%s is empty: it is deleted", self.directory / names[-1])
+            with contextlib.suppress(OSError):  # the next file of this name replaces it
+                self.disk.unlink(self.directory / names[-1])
+            names.pop()
+        for name in names:
+            path = self.directory / name
+            if sizes[name] != self.file_size:
+                raise wrong_length(path, sizes[name], self.file_size)
+            file = self._open(path, create=False)
+            last = self.last
+            if last is not None and file.first_offset != last.first_offset + last.size:
+                if not any(file.view[:HEAD_SIZE]):  # `LogFile.discard` could not delete it
+                    logger.warning("%s does not follow %s and begins with zeros: it is deleted", path, last.path.name)
+                    file.discard()
+                    continue
+                logger.error("%s does not follow %s: files between them are missing", path, last.path.name)
+            file.wrote = file.size
+            self.files.append(file)
+
+    def _open(self, path: Path, *, create: bool) -> LogFile:
+        size, disk, steps = self.file_size, self.disk, (self.first_step, self.last_step)
+        if self.pool is None:
+            return LogFile.open(path, size, disk, create=create, first_step=steps[0], last_step=steps[1])
+        if create:
+            return QueueFile.create(path, size, disk, self.pool, *steps)
+        return QueueFile.existing(path, size, disk, self.pool, *steps)
+
+    @property
+    def last(self) -> LogFile | None:
+        return self.files[-1] if self.files else None
+
+    @property
+    def min_offset(self) -> int:
+        return self.files[0].first_offset if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        files = self.files
+        return files[-1].first_offset + files[-1].wrote if files else 0  # `end_offset`, in fewer calls: a hot path
+
+    def file_at(self, offset: int) -> LogFile | None:
+        """The file that holds this offset, written or not."""
+        at = bisect_right(self.files, offset, key=lambda file: file.first_offset) - 1
+        if at < 0:
+            return None
+        file = self.files[at]
+        return file if offset < file.first_offset + file.size else None
+
+    def file_to_write(self, first_offset: int = 0) -> LogFile:
+        """Return the last file if it has space, else a new one.
+
+        The very first file contains `first_offset`.
+        """
+        if not self.files:
+            return self.add(first_offset - first_offset % self.file_size)
+        last = self.files[-1]
+        return self.add(last.first_offset + last.size) if last.is_full else last
+
+    def add(self, first_offset: int) -> LogFile:
+        if not self.files:
+            self.disk.make_directory(self.directory)
+        file = self._open(self.directory / offset_name(first_offset), create=True)
+        self.files.append(file)
+        return file
+
+    def trim(self, end: int) -> None:
+        """Truncate at `end`.
+
+        Bytes are not cleared; later files are deleted. Never raises OSError.
+        """
+        kept: list[LogFile] = []
+        for file in self.files:
+            if end < file.first_offset:
+                file.discard()
+                continue
+            file.wrote = min(file.wrote, end - file.first_offset)
+            kept.append(file)
+        self.files = kept
+
+    def drop_first(self) -> None:
+        """Delete the oldest file. After an OSError no file has changed."""
+        self.files[0].delete()
+        del self.files[0]
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if it is empty then.
+
+        Never raises OSError: a file that stays counts as empty.
+        """
+        for file in self.files:
+            file.discard()
+        self.files = []
+        with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+            self.disk.remove_directory(self.directory)

@@ -1,0 +1,1 @@
+"""The commit log: all messages of all topics in arrival order."""

@@ -1,0 +1,1 @@
+"""Files of a store that no broker has open, read and checked."""

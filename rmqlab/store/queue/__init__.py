@@ -1,0 +1,1 @@
+"""Consume queues: the messages of one queue of a topic, by offset."""

@@ -1,0 +1,71 @@
+"""The end of the entries in a queue file (sections 3.1 and 3.5)."""
+
+import contextlib
+import operator
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from typing import Final
+
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.files.logfile import LogFile
+from rmqlab.store.files.sparse import first_hole
+
+OFFSET_AND_SIZE: Final = struct.Struct(">qi8x")
+"""The first fields of an entry: commit log offset and size of its record. The tags code follows."""
+_WORDS: Final = QUEUE_ENTRY_SIZE // 4
+
+
+def find_end(file: LogFile, after: int, *, crashed: bool) -> tuple[int, bool]:
+    """Return the bytes of a file's entries, and whether others are damaged.
+
+    `after` is the commit log offset of the entry before the file; -1 without one. A hole was never written. After a
+    clean stop, a file has only zeros after its entries.
+    """
+    room = first_hole(file.path, file.size, file.disk) // QUEUE_ENTRY_SIZE
+    entries = file.view[: room * QUEUE_ENTRY_SIZE]
+    if room and _is_entry(entries, 0) and offset_at(entries, 0) < after:
+        return 0, True
+    if crashed:
+        return valid_count(entries) * QUEUE_ENTRY_SIZE, False  # the log is compared with the queues
+    end = bisect_left(range(room), 1, key=lambda i: not _is_entry(entries, i)) * QUEUE_ENTRY_SIZE
+    return end, bool(bytes(entries[end:]).strip(b"\0"))
+
+
+def offset_at(entries: memoryview, i: int) -> int:
+    """Return the commit log offset of an entry."""
+    offset: int = OFFSET_AND_SIZE.unpack_from(entries, i * QUEUE_ENTRY_SIZE)[0]
+    return offset
+
+
+def _is_entry(entries: memoryview, i: int) -> bool:
+    offset, size = OFFSET_AND_SIZE.unpack_from(entries, i * QUEUE_ENTRY_SIZE)
+    return bool(offset >= 0 and size > 0)
+
+
+def valid_count(view: memoryview) -> int:
+    """Return the number of entries before the first invalid one.
+
+    Invalid is a negative offset, one below the offset before it, or a size of 0. A start after a crash checks all
+    entries of up to three files of every queue, so this uses arrays instead of a loop.
+    """
+    words = view.cast("i")  # five to an entry
+    sizes = _big_endian(array("i", words[2::_WORDS].tobytes()))
+    with contextlib.suppress(ValueError):
+        del sizes[sizes.index(0) :]
+    offsets = array("i", bytes(8 * len(sizes)))
+    for half in (0, 1):
+        offsets[half::2] = array("i", words[half : _WORDS * len(sizes) : _WORDS].tobytes())
+    words.release()
+    offsets = _big_endian(array("q", offsets.tobytes()))
+    if min(sizes, default=1) > 0 and min(offsets, default=0) >= 0 and all(map(operator.le, offsets, offsets[1:])):
+        return len(sizes)
+    before = zip(sizes, offsets, (0, *offsets), strict=False)
+    return next(i for i, (size, offset, last) in enumerate(before) if size <= 0 or offset < last)
+
+
+def _big_endian(numbers: "array[int]") -> "array[int]":
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers

@@ -1,0 +1,201 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import contextlib
+import heapq
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.names import topic_fault
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.filequeue import FileQueue
+from rmqlab.store.files.openfiles import OpenFiles
+from rmqlab.store.queue.consumequeue import ConsumeQueue
+
+logger = logging.getLogger(__name__)
+
+# A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
+_FIRST_STEP: Final = 16 * 1024
+_LAST_STEP: Final = 1 << 20
+_QUEUE_ID: Final = re.compile(r"-?[0-9]+")  # negative where a client chose it (REAL_QID); RocketMQ loads those as well
+_LONGEST_NAME: Final = 255
+"""Bytes; a limit of all common file systems."""
+
+
+def can_have_queues(topic: str) -> bool:
+    """True if a topic is a valid name of one directory.
+
+    Clients may send any topic, such as `../x`.
+    """
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode(errors="replace")) <= _LONGEST_NAME
+
+
+@attrs.define(eq=False)
+class Queues:
+    directory: Path
+    file_size: int
+    disk: Disk
+    open_files: OpenFiles = attrs.field(factory=OpenFiles)
+    table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    stuck: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
+    """Queues with entries that could not be written yet; see `write_held`."""
+
+    def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
+        """Find the queues and their files.
+
+        `on_loaded` is called after each queue. OSError.
+        """
+        for topic in self.disk.names_in(self.directory):
+            for queue_id in self._ids_of(topic):
+                if _QUEUE_ID.fullmatch(queue_id):
+                    self.open(topic, int(queue_id)).files.load()
+                    on_loaded()
+
+    def _ids_of(self, topic: str) -> list[str]:
+        try:
+            return self.disk.names_in(self.directory / topic)
+        except NotADirectoryError:
+            if topic_fault(topic) is not None:  # no topic's queues are lost: notes.txt, a file manager's .DS_Store
+                return []
+            raise
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue, created in memory if it is new: its first entry creates files."""
+        queue = self.table.get((topic, queue_id))
+        if queue is None:
+            files = FileQueue(
+                self.directory / topic / str(queue_id),
+                self.file_size,
+                self.disk,
+                _FIRST_STEP,
+                _LAST_STEP,
+                self.open_files,
+            )
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files, self.stuck)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self.table.values())
+
+    @property
+    def max_physical(self) -> int:
+        """The end of the last record in any queue; 0 without one."""
+        return max((queue.max_physical for queue in self), default=0)
+
+    def dispatch_from(self, log_min: int, log_end: int) -> int:
+        """Return the offset from which a log is dispatched after a clean stop.
+
+        This is the end of the last record in any queue, or in a damaged queue, which may have lost all entries. One
+        whose next record may have expired gets no entries of the log as it is: they would get wrong offsets.
+        """
+        start = self.max_physical
+        for queue in self:
+            if queue.is_damaged:
+                known = queue.max_physical if queue.max_offset else log_min
+                is_rebuilt = known >= log_min
+                logger.warning(
+                    "%s: entries from %d on are damaged or missing: they are %s",
+                    queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
+                )  # fmt: skip
+                if is_rebuilt:
+                    start = min(start, known)
+                else:
+                    queue.max_physical = log_end  # it skips records before
+        return start
+
+    def record_before(self, log_offset: int) -> tuple[int, int] | None:
+        """Return log offset and size of the last queued record that ends by `log_offset`.
+
+        Queues that end before a record found in another queue are not opened.
+        """
+        found: tuple[int, int] | None = None
+        for queue in sorted(self, key=lambda queue: min(queue.max_physical, log_offset), reverse=True):
+            if found is not None and queue.max_physical <= sum(found):
+                break
+            entry = queue.entry_before(log_offset)
+            if entry is not None and (found is None or entry > found):
+                found = entry
+        return found
+
+    def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
+        """Find the end of each queue; see `ConsumeQueue.recover`.
+
+        `on_recovered` is called after each.
+        """
+        for queue in self:
+            queue.recover(crashed=crashed)
+            on_recovered()
+
+    def trim_to_log(self, log_end: int) -> None:
+        for queue in self:
+            queue.trim_to_log(log_end)
+
+    def correct_min_offsets(self, log_min: int) -> None:
+        for queue in self:
+            queue.correct_min_offset(log_min)
+
+    def recover_counters(self) -> None:
+        """Set each queue's next offset to that after its last entry (section 2.6)."""
+        for queue in self:
+            queue.next_offset = queue.end_offset
+
+    def write_held(self) -> int | None:
+        """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.
+
+        Returns the commit log offset of the first record that still has no entry; None if all have.
+        """
+        for queue in list(self.stuck):
+            queue.write_held()
+        return min((queue.held.first_physical for queue in self.stuck if queue.held is not None), default=None)
+
+    def delete(self, topic: str) -> None:
+        self._delete({topic})
+
+    def delete_all(self) -> None:
+        self._delete(dict.fromkeys(topic for topic, _ in self.table))
+
+    def _delete(self, topics: Collection[str]) -> None:
+        for key in [key for key in self.table if key[0] in topics]:
+            queue = self.table.pop(key)
+            self.stuck.pop(queue, None)
+            queue.files.destroy()
+        for topic in topics:
+            with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+                self.disk.remove_directory(self.directory / topic)
+
+    def delete_expired(self, log_min: int) -> int:
+        return sum(queue.delete_expired(log_min) for queue in self)
+
+    def close(self) -> None:
+        for queue in self:
+            queue.files.close()
+
+
+class EnteredOffsets:
+    """Commit log offsets that have a queue entry, for consecutive parts of the log.
+
+    A queue is opened only for the parts that it has entries of, however many parts and queues there are.
+    """
+
+    def __init__(self, queues: Queues, start: int) -> None:
+        """For parts from `start` on."""
+        self._upcoming = [(start, at, queue) for at, queue in enumerate(queues) if queue.max_physical > start]
+        """Heap of queues by a commit log offset: they have no entry before it that is still to be returned."""
+
+    def between(self, low: int, high: int) -> list[int]:
+        """Return those in [low, high), in rising order. `low` is the last call's `high`."""
+        upcoming, found = self._upcoming, list[int]()
+        while upcoming and upcoming[0][0] < high:
+            _, at, queue = upcoming[0]
+            found += queue.offsets_between(low, high)
+            following = queue.offset_from(high)
+            if following is None:
+                heapq.heappop(upcoming)
+            else:
+                heapq.heapreplace(upcoming, (following, at, queue))
+        return sorted(found)
