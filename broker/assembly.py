@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rmqlab.broker.acl.control import AccessControl
-from rmqlab.broker.append_followup import AppendFollowUp
-from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
-from rmqlab.broker.copy_waits import CopyWaits
-from rmqlab.broker.delay import DueAlarm
-from rmqlab.broker.flushing import GroupFlush, Syncs
+from rmqlab.broker.deferred.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.ha.trouble_report import TroubleReporter
-from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.master_follower import HandbackAtConnect, MasterFollower
 from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.state import Broker
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.broker.tasks import TaskStarter
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.waits.append_followup import AppendFollowUp
+from rmqlab.broker.waits.arrivals import Arrivals
+from rmqlab.broker.waits.copy_waits import CopyWaits
+from rmqlab.broker.waits.flushing import GroupFlush, Syncs
+from rmqlab.broker.waits.held_pulls import PullHold
+from rmqlab.broker.waits.pending_acks import PendingAcks
 from rmqlab.runtime.clock import call_on_wall_change, process_time, wall_clock, wall_millis
 from rmqlab.runtime.net.callthread import caller
 from rmqlab.runtime.net.meter import Meter

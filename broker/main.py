@@ -16,7 +16,6 @@ import trio
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
-from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.assembly import Environment, assemble, make_arrivals
 from rmqlab.broker.config import BrokerSettings, load_config
 from rmqlab.broker.dledger.settings import DLedgerConfig
@@ -29,6 +28,7 @@ from rmqlab.broker.snapshot import snapshot
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.traffic import watched
+from rmqlab.broker.waits.arrivals import Arrivals
 from rmqlab.runtime.clock import real_seconds, wall_clock
 from rmqlab.runtime.net.channel import Channel
 from rmqlab.runtime.net.dispatch import Dispatcher, Route

@@ -3,7 +3,7 @@
 Source: store-and-ha section 5.3; class SlaveSynchronize. The offsets are those of consumers and of delayed messages.
 As in 4.9, the slave copies nothing to the master, and the master's consumer offsets overwrite the slave's, older or
 newer: so progress made on a slave is lost. Two switches correct this with requests that any master serves (see
-rmqlab.broker.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, is ignored
+rmqlab.broker.tables.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, is ignored
 and logged once.
 """
 
@@ -17,11 +17,11 @@ import trio
 
 from rmqlab.broker.failure_log import FailureLog, short
 from rmqlab.broker.ha.known_master import KnownMaster
-from rmqlab.broker.offset_handback import kept_offsets
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.tablefile import TooManyError
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tables.offset_handback import kept_offsets
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.tablefile import TooManyError
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.runtime import KVTable

@@ -11,7 +11,7 @@ from functools import partial
 
 import attrs
 
-from rmqlab.broker.clients import ConsumerGroup
+from rmqlab.broker.tables.clients import ConsumerGroup
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader

@@ -16,8 +16,8 @@ import trio
 
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.failure_log import FailureLog, short
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.broker.tasks import TaskStarter
-from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper

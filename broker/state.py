@@ -8,27 +8,27 @@ import attrs
 import trio
 
 from rmqlab.broker.acl.control import AccessControl
-from rmqlab.broker.append_followup import AppendFollowUp
-from rmqlab.broker.clients import ConsumerTable, ProducerTable
 from rmqlab.broker.config import BrokerConfig, BrokerSettings
-from rmqlab.broker.copy_waits import CopyWaits
-from rmqlab.broker.delay import DelayedDelivery, DueAlarm
+from rmqlab.broker.deferred.delay import DelayedDelivery, DueAlarm
+from rmqlab.broker.deferred.skipped import SkippedMessages
 from rmqlab.broker.filter.bloom import BloomFilter
 from rmqlab.broker.filter.table import ConsumerFilterTable
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.slave import HaSlave
-from rmqlab.broker.held_pulls import PullHold
-from rmqlab.broker.locks import QueueLocks
 from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
-from rmqlab.broker.skipped import SkippedMessages
 from rmqlab.broker.stats import BrokerStats
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.clients import ConsumerTable, ProducerTable
+from rmqlab.broker.tables.locks import QueueLocks
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.broker.tasks import TaskStarter
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.waits.append_followup import AppendFollowUp
+from rmqlab.broker.waits.copy_waits import CopyWaits
+from rmqlab.broker.waits.held_pulls import PullHold
+from rmqlab.broker.waits.pending_acks import PendingAcks
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader

@@ -12,17 +12,12 @@ import attrs
 
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.admission import admission
-from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import BrokerSettings, load_config
-from rmqlab.broker.copy_waits import CopyWaits
-from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.deferred.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.handlers import handlers_of
-from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
-from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.scripted import (
     RecordingRegistration,
     RecordingReplication,
@@ -34,8 +29,13 @@ from rmqlab.broker.scripted import (
     over_the_wire,
 )
 from rmqlab.broker.state import Broker
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
+from rmqlab.broker.waits.arrivals import Arrivals
+from rmqlab.broker.waits.copy_waits import CopyWaits
+from rmqlab.broker.waits.held_pulls import PullHold
+from rmqlab.broker.waits.pending_acks import PendingAcks
 from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode
 from rmqlab.remoting.command import RESPONSE, Command, request
 from rmqlab.remoting.header import Header

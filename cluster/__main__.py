@@ -10,7 +10,7 @@ from rmqlab.cluster.cli.commands import CommandTable
 from rmqlab.cluster.cli.completion import completion_script
 from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
 from rmqlab.cluster.supervisor.detachedprocess import open_standard_streams
-from rmqlab.cluster.supervisor.directory import SetupError
+from rmqlab.cluster.supervisor.files.directory import SetupError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.node.logfile import log_to_stderr
 

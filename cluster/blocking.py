@@ -28,11 +28,11 @@ from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.conditions import Predicate
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.nodestore import store_config
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.nodestore import store_config
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, brokers_of_run
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
-from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_of_run
 from rmqlab.faults import Fault
 from rmqlab.runtime.config.valuetypes import Seconds, checked_methods
 from rmqlab.runtime.journals.journal import JournalEntry, merge_entries

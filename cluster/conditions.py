@@ -20,10 +20,10 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.process_state import NodeState
-from rmqlab.cluster.supervisor.roles import MASTER_ID
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
 from rmqlab.runtime.config.validators import shown

@@ -25,14 +25,17 @@ from rmqlab.cluster.changes import ClusterChanges
 from rmqlab.cluster.conditions import Predicate, parse_condition, predicate_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import scaling
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, import_steps
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.fork.forklaunch import BROKER_MODULE, import_steps
+from rmqlab.cluster.supervisor.fork.nodemodules import MODULES
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
-from rmqlab.cluster.supervisor.nodemodules import MODULES
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.targets import join_targets
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.starting import (
     last_time,
@@ -44,10 +47,7 @@ from rmqlab.cluster.supervisor.starting import (
     supervised,
     write_all_settings,
 )
-from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.config.validators import shown

@@ -6,7 +6,7 @@
 
 `rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master and a slave, in
 real time. `@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` sets keys of
-`rmqlab.cluster.supervisor.topology.ClusterSpec`. For another scope, make a fixture of your own in conftest.py:
+`rmqlab.cluster.supervisor.plan.topology.ClusterSpec`. For another scope, make a fixture of your own in conftest.py:
 
     from rmqlab.cluster.pytest_plugin import cluster_fixture
 
@@ -29,8 +29,8 @@ import pytest
 if TYPE_CHECKING:  # pytest loads this file in every suite of the environment: its import must be cheap
     from rmqlab.cluster.blocking import BlockingCluster
     from rmqlab.cluster.lab import Cluster
-    from rmqlab.cluster.supervisor.directory import ClusterDirectory
-    from rmqlab.cluster.supervisor.topology import ClusterSpec
+    from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+    from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
@@ -104,8 +104,8 @@ def _place(
 ) -> "tuple[ClusterSpec, ClusterDirectory]":
     import attrs  # noqa: PLC0415 -- see above
 
-    from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415 -- see above
-    from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.supervisor.files.directory import ClusterDirectory  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.supervisor.plan.topology import ClusterSpec  # noqa: PLC0415 -- see above
 
     mark = request.node.get_closest_marker(MARK)
     if mark and mark.args:

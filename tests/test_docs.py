@@ -26,9 +26,9 @@ from rmqlab.cluster.control.__main__ import endpoint_table
 from rmqlab.cluster.scenario.actions import VERBS
 from rmqlab.cluster.scenario.model import Expectation, Scenario, Step
 from rmqlab.cluster.scenario.waits import parse_wait
-from rmqlab.cluster.supervisor.process_state import ProcessState
-from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState
+from rmqlab.cluster.supervisor.plan.status import live_entry, node_entry, status_document
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults.documents import with_tables
 from rmqlab.pipeline import audittablespage
 from rmqlab.runtime.journals.journal import VERSION

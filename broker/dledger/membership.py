@@ -4,12 +4,12 @@ from typing import NoReturn
 
 import attrs
 
-from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.broker.dledger.roles import RoleChanges, follow_roles
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import TaskStarter
+from rmqlab.broker.waits.append_followup import AppendFollowUp
 from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore

@@ -5,8 +5,8 @@ Classes ClientManageProcessor, ConsumerManageProcessor.
 
 from collections.abc import Iterator
 
-from rmqlab.broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from rmqlab.broker.state import Broker
+from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData

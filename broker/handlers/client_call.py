@@ -6,8 +6,8 @@ consumer has replied or timed out.
 
 from collections.abc import Generator, Sequence
 
-from rmqlab.broker.clients import Member
 from rmqlab.broker.state import Broker
+from rmqlab.broker.tables.clients import Member
 from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import BodyError

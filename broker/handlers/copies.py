@@ -6,8 +6,8 @@ demand more copies (`MIN_COPIES`), of an asynchronous master too, but never fewe
 
 from collections.abc import Mapping
 
-from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
+from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting.batch import ReceivedBatch
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import PROPERTY_WAIT, parse_properties

@@ -3,9 +3,9 @@
 Class AdminBrokerProcessor; broker-requests section 6.3. The progress of groups is in progress.py.
 """
 
-from rmqlab.broker.clients import Member
 from rmqlab.broker.handlers.slave import refuse_on_slave
 from rmqlab.broker.state import Broker
+from rmqlab.broker.tables.clients import Member
 from rmqlab.remoting.bodies.group import (
     Connection,
     ConsumerConnection,

@@ -4,8 +4,8 @@ Source: broker-requests section 3.10.
 """
 
 from rmqlab.broker.config import MAX_QUEUES
-from rmqlab.broker.locks import LockedQueue
 from rmqlab.broker.state import Broker
+from rmqlab.broker.tables.locks import LockedQueue
 from rmqlab.remoting.bodies.queue import (
     LockBatchRequestBody,
     LockBatchResponseBody,

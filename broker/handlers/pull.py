@@ -22,9 +22,9 @@ from rmqlab.broker.filter.message_filter import (
 )
 from rmqlab.broker.filter.table import is_tag_type
 from rmqlab.broker.handlers.offset import commit_offset
-from rmqlab.broker.held_pulls import HeldPull
 from rmqlab.broker.state import Broker
-from rmqlab.broker.topics import PERM_READ
+from rmqlab.broker.tables.topics import PERM_READ
+from rmqlab.broker.waits.held_pulls import HeldPull
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
 from rmqlab.remoting.bodies.offset import OffsetMovedEvent
 from rmqlab.remoting.bodies.queue import MessageQueue

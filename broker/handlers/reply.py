@@ -9,8 +9,8 @@ import functools
 
 from rmqlab.broker.handlers.copies import demanded_copies, wait_for_store, waits_for_store
 from rmqlab.broker.handlers.send import check_complete, check_send, chosen_queue, peer_address, region_fields
-from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
+from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.command import request as new_request

@@ -7,10 +7,10 @@ dead-letter topic, usually by way of the schedule topic.
 
 import random
 
+from rmqlab.broker.deferred.message_copy import can_be_topic, copy_of
 from rmqlab.broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
-from rmqlab.broker.message_copy import can_be_topic, copy_of
 from rmqlab.broker.state import Broker
-from rmqlab.broker.topics import PERM_WRITE
+from rmqlab.broker.tables.topics import PERM_WRITE
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
 from rmqlab.remoting.codes import RequestCode, ResponseCode

@@ -15,9 +15,9 @@ from rmqlab.broker.handlers.copies import (
     wait_for_store,
     waits_for_store,
 )
-from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
-from rmqlab.broker.topics import PERM_READ, PERM_WRITE
+from rmqlab.broker.tables.topics import PERM_READ, PERM_WRITE
+from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
 from rmqlab.remoting.batch import ReceivedBatch
 from rmqlab.remoting.bodies.topic import TopicConfig

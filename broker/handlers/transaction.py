@@ -6,11 +6,11 @@ earlier resolution is not detected: a message committed twice is delivered twice
 
 from typing import Any
 
-from rmqlab.broker.halfmessages import committed, op_record, resumed
+from rmqlab.broker.deferred.halfmessages import committed, op_record, resumed
 from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
 from rmqlab.broker.handlers.send import NOT_STORED, STORED, delay
-from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
+from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError

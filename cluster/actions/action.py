@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overloa
 import attrs
 
 from rmqlab.cluster.actions.reports import NodesReport, Report
-from rmqlab.cluster.supervisor.process_state import NodeState
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 
 if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
     from rmqlab.cluster.supervisor.supervisor import Supervisor

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 
-from rmqlab.cluster.supervisor.roles import MASTER_ID
-from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
+from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.runtime.text.counted import counted
 
 if TYPE_CHECKING:  # the supervisor makes documents; the command line only prints them

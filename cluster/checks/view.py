@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import event_line
-from rmqlab.cluster.cli.screen import HangingLine
-from rmqlab.cluster.cli.uncuttable import UncutTable
+from rmqlab.cluster.cli.output.event_lines import event_line
+from rmqlab.cluster.cli.output.screen import HangingLine
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding

@@ -7,7 +7,7 @@ import click
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.cli.terms import (
     command,
     directory_of,
@@ -20,8 +20,8 @@ from rmqlab.cluster.cli.terms import (
     targets_argument,
 )
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandLateError, CommandUsageError, ask
-from rmqlab.cluster.supervisor.directory import NoClusterError
-from rmqlab.cluster.supervisor.targets import join_targets
+from rmqlab.cluster.supervisor.files.directory import NoClusterError
+from rmqlab.cluster.supervisor.plan.targets import join_targets
 
 _settings_option = click.option(
     "settings",

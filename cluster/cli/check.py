@@ -7,8 +7,8 @@ import click
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
-from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.progress import working
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
 from rmqlab.runtime.journals.journal import odd_journals
 from rmqlab.store.offline.irregularfiles import irregular_paths

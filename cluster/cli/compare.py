@@ -8,12 +8,12 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
-from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.output.line_output import LineOutput
+from rmqlab.cluster.cli.output.screen import console
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.cluster.cli.playall import run_subprocess
-from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
-from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.verdict.runs import home
 
 

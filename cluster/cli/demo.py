@@ -10,15 +10,15 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.screen import HangingLine, console
+from rmqlab.cluster.cli.output.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
 from rmqlab.cluster.scenario.rundir import RunDirectory
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
-from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 
 @click.command()

@@ -10,15 +10,15 @@ import attrs
 import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.logcomparison import render_comparison
-from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.logcomparison import render_comparison
+from rmqlab.cluster.cli.output.progress import working
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import directory_of, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import explain_absence
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, RecordError
-from rmqlab.cluster.supervisor.nodestore import store_config
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError, RecordError
+from rmqlab.cluster.supervisor.files.nodestore import store_config
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import NodeKind, UnknownTargetError
 from rmqlab.store.files.disk import StoreError
 from rmqlab.store.offline.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
 

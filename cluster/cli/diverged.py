@@ -9,9 +9,10 @@ from typing import Any
 import click
 import trio
 
-from rmqlab.cluster.cli.event_lines import clock_text
-from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.event_lines import clock_text
+from rmqlab.cluster.cli.output.progress import working
+from rmqlab.cluster.cli.output.screen import console
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.cluster.cli.terms import (
     ask_quietly,
     directory_of,
@@ -22,12 +23,11 @@ from rmqlab.cluster.cli.terms import (
     print_json,
     record_of,
 )
-from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.diverged.listing import DivergedMessage, Listing, list_diverged
 from rmqlab.cluster.diverged.resend import SKIPPED, Resent, as_sent, resend
 from rmqlab.cluster.supervisor.command import explain_absence
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.remoting.message import PROPERTY_KEYS, RecordError
 from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.outcomes import STORED

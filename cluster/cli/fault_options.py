@@ -9,7 +9,7 @@ import click
 
 from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.terms import json_option, name_option
-from rmqlab.cluster.supervisor.targets import join_targets
+from rmqlab.cluster.supervisor.plan.targets import join_targets
 from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
 from rmqlab.faults.table import Family, Field, description_of, own_fields, summary_of
 

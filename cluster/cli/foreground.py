@@ -3,19 +3,19 @@
 import contextlib
 import sys
 
-from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import LocalCluster
-from rmqlab.cluster.cli.progress import Progress
-from rmqlab.cluster.cli.screen import console, live_console
-from rmqlab.cluster.cli.tables import render_up
+from rmqlab.cluster.cli.output.event_lines import event_line
+from rmqlab.cluster.cli.output.progress import Progress
+from rmqlab.cluster.cli.output.screen import console, live_console
+from rmqlab.cluster.cli.output.tables import render_up
 from rmqlab.cluster.cli.terms import print_json
 from rmqlab.cluster.cli.up import up_document
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, node_names
 from rmqlab.cluster.supervisor.serve import WhenReady, run_foreground
-from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, node_names
 from rmqlab.runtime.node.logfile import log_to_file
 
 

@@ -12,11 +12,11 @@ import trio
 from rich.console import Group
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import budget_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.output.hunt_progress import budget_document, shown, summary
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.playall import run_subprocess
-from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
@@ -25,7 +25,7 @@ from rmqlab.cluster.hunt.faults import KINDS, kinds_for
 from rmqlab.cluster.hunt.hunt import SWITCHES, Failure, Hunt, HuntBudget
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
-from rmqlab.cluster.supervisor.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
+from rmqlab.cluster.supervisor.plan.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
 from rmqlab.verdict.runs import home
 
 SEEDS = 100

@@ -6,8 +6,8 @@ from typing import NoReturn
 import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import budget_document, shown, summary
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.hunt_progress import budget_document, shown, summary
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import misused, print_json
 from rmqlab.cluster.hunt.hunt import HuntBudget, Progress, SeedHunt
 from rmqlab.cluster.hunt.trial import Trial

@@ -2,7 +2,7 @@
 
 import click
 
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import command, json_option, name_option, print_json
 
 

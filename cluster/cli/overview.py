@@ -12,11 +12,11 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.screen import console
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.cluster.cli.terms import json_option, print_json
-from rmqlab.cluster.cli.uncuttable import UncutTable
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError
-from rmqlab.cluster.supervisor.topology import namesrv_addr
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record, RecordError
+from rmqlab.cluster.supervisor.plan.topology import namesrv_addr
 from rmqlab.runtime.regularfile import read_regular
 from rmqlab.runtime.text.printable import printable_values
 from rmqlab.verdict.runs import home

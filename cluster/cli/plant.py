@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json, run_directory
 from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant as plant_violation
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 
 _KIND_HELP = "What to plant; without it, all kinds are listed."
 

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.cli.line_output import LineOutput
+from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.scenario.catalogue import Listed
-from rmqlab.cluster.supervisor.ownmodules import module_command
-from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
+from rmqlab.cluster.supervisor.plan.topology import PROFILES
 
 SLOWER = 4
 """A run that a busy machine disturbed is repeated at a rate divided by this."""

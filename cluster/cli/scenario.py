@@ -12,11 +12,11 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
-from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.output.line_output import LineOutput
+from rmqlab.cluster.cli.output.screen import console
+from rmqlab.cluster.cli.output.tables import render_nodes
 from rmqlab.cluster.cli.playall import PlayAll
-from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.tables import render_nodes
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
@@ -35,8 +35,8 @@ from rmqlab.cluster.scenario.run import KeepRunning, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated
+from rmqlab.cluster.supervisor.plan.topology import MODES, PROFILES
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
-from rmqlab.cluster.supervisor.topology import MODES, PROFILES
 from rmqlab.runtime.text.counted import counted
 from rmqlab.simulation.child import ChildEndedError
 

@@ -33,11 +33,11 @@ from rmqlab.cluster.supervisor.command import (
     ask_stream,
     explain_absence,
 )
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
-from rmqlab.cluster.supervisor.logs import LogTail, last_lines
-from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError, Record
+from rmqlab.cluster.supervisor.files.logs import LogTail, last_lines
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, UnknownTargetError
 from rmqlab.runtime.journals.journal import (
     MESSAGE_KINDS,
     SUFFIX,
@@ -49,7 +49,7 @@ from rmqlab.runtime.journals.journal import (
 )
 
 if TYPE_CHECKING:
-    from rmqlab.cluster.supervisor.eventfilter import EventFilter
+    from rmqlab.cluster.supervisor.plan.eventfilter import EventFilter
 
 follow_option = click.option("--follow", "-f", is_flag=True, help="Then show new ones, until Ctrl-C.")
 
@@ -76,8 +76,8 @@ def status(name: str, *, as_json: bool, watch: bool) -> None:
     elif as_json:
         print_json(command(name, "status"))
     else:
-        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
-        from rmqlab.cluster.cli.tables import render_status  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.tables import render_status  # noqa: PLC0415 -- see above
 
         console.print(render_status(command(name, "status")))
 
@@ -89,8 +89,8 @@ def _watch(name: str, *, as_json: bool) -> None:
         return
     from rich.live import Live  # noqa: PLC0415 -- see above
 
-    from rmqlab.cluster.cli.screen import live_console  # noqa: PLC0415 -- see above
-    from rmqlab.cluster.cli.tables import render_status  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.screen import live_console  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.tables import render_status  # noqa: PLC0415 -- see above
 
     if not live_console.is_terminal or live_console.is_dumb_terminal:  # cannot draw over what they show
         for document in _statuses(name):
@@ -106,8 +106,8 @@ def _show_stopped(directory: ClusterDirectory, *, as_json: bool) -> None:
     """Show a cluster that does not run, and exit. Return if it runs, or is unknown."""
     if directory.is_up() or (record := record_of(directory)) is None:
         return
+    from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
     from rmqlab.cluster.cli.overview import describe_stopped, render_stopped  # noqa: PLC0415 -- see above
-    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
 
     document = describe_stopped(directory, record)
     print_json(document) if as_json else console.print(render_stopped(document))
@@ -132,8 +132,8 @@ def logs(target: str, name: str, lines: int, *, follow: bool) -> None:
 
     `supervisor` is a target, too.
     """
-    from rmqlab.cluster.cli.event_lines import render_log_line  # noqa: PLC0415 -- see above
-    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.event_lines import render_log_line  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
 
     directory = directory_of(name)
     record = _record(directory)
@@ -153,8 +153,8 @@ def logs(target: str, name: str, lines: int, *, follow: bool) -> None:
 
 
 def _follow_logs(tails: Mapping[str, LogTail]) -> None:
-    from rmqlab.cluster.cli.event_lines import render_log_line  # noqa: PLC0415 -- see above
-    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.event_lines import render_log_line  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
 
     while True:
         for node, tail in tails.items():
@@ -253,7 +253,7 @@ def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequ
 
     Exit for an unknown kind or node.
     """
-    from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError  # noqa: PLC0415 -- imports faults
+    from rmqlab.cluster.supervisor.plan.eventfilter import EventFilter, UnknownKindError  # noqa: PLC0415 -- imports faults
 
     try:
         return EventFilter.of(kinds, nodes, [path.stem for path in journal_files(directory.journal_dir)])
@@ -267,8 +267,8 @@ def _print_schema(*, as_json: bool) -> None:
     if as_json:
         print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in EVENT_TYPES.values()]})
     else:
-        from rmqlab.cluster.cli.event_lines import render_schema  # noqa: PLC0415 -- see above
-        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.event_lines import render_schema  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
 
         console.print(render_schema(EVENT_TYPES.values()))
 
@@ -277,8 +277,8 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(event)
     else:
-        from rmqlab.cluster.cli.event_lines import event_line  # noqa: PLC0415 -- see above
-        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.event_lines import event_line  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see above
 
         console.print(event_line(event))
 

@@ -13,11 +13,11 @@ import click
 
 from rmqlab.cluster.cli.completion import complete_cluster, complete_target
 from rmqlab.cluster.cli.failures import OutputClosedError
-from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record, RecordError
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError, Record, RecordError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.text.errorline import print_error
 from rmqlab.runtime.text.printable import printable
 from rmqlab.verdict.runs import NoRunError, find_run, home

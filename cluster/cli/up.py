@@ -10,7 +10,7 @@ import attrs
 import click
 
 from rmqlab.cluster.cli.number import Number
-from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
@@ -25,11 +25,11 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
-from rmqlab.cluster.supervisor.nodesettings import sets_to_try
-from rmqlab.cluster.supervisor.specs import check_spec, without_absent
-from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.files.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
+from rmqlab.cluster.supervisor.plan.nodesettings import sets_to_try
+from rmqlab.cluster.supervisor.plan.specs import check_spec, without_absent
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.topology import (
     DLEDGER,
     MASTER_SLAVE,
     MODES,
@@ -151,13 +151,13 @@ def _start_detached(spec: ClusterSpec, directory: ClusterDirectory, control: str
 
 def _import_views() -> None:
     """Import the modules of the live view while the cluster starts."""
-    importlib.import_module("rmqlab.cluster.cli.tables")
-    importlib.import_module("rmqlab.cluster.cli.screen")
+    importlib.import_module("rmqlab.cluster.cli.output.tables")
+    importlib.import_module("rmqlab.cluster.cli.output.screen")
 
 
 def _show_up(document: Document) -> None:
-    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see `_import_views`
-    from rmqlab.cluster.cli.tables import render_up  # noqa: PLC0415
+    from rmqlab.cluster.cli.output.screen import console  # noqa: PLC0415 -- see `_import_views`
+    from rmqlab.cluster.cli.output.tables import render_up  # noqa: PLC0415
 
     console.print(render_up(document))
 

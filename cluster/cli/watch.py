@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import click
 import trio
 
-from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import RemoteCluster
-from rmqlab.cluster.cli.screen import console, live_console
-from rmqlab.cluster.cli.tables import render_status
+from rmqlab.cluster.cli.output.event_lines import event_line
+from rmqlab.cluster.cli.output.screen import console, live_console
+from rmqlab.cluster.cli.output.tables import render_status
 from rmqlab.cluster.cli.terms import command, directory_of, fail, name_option
 from rmqlab.cluster.supervisor.command import CommandFailedError, SupervisorEndedError, ask_stream
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.processes import leaves
-from rmqlab.cluster.supervisor.status import Document
 
 
 @click.command()

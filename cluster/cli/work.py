@@ -9,14 +9,14 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.interruption import stopping_at_signals
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.repeats import RepeatFolder
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.output.event_lines import event_line
+from rmqlab.cluster.cli.output.repeats import RepeatFolder
+from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask, ask_stream
-from rmqlab.cluster.supervisor.directory import NoClusterError
+from rmqlab.cluster.supervisor.files.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault

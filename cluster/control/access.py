@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from rmqlab.cluster.supervisor.private_file import write_private
+from rmqlab.cluster.supervisor.files.private_file import write_private
 
 TOKEN_VARIABLE = "RMQLAB_CONTROL_TOKEN"  # noqa: S105 -- the name of a variable
 SHORTEST_TOKEN = 16

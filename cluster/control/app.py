@@ -33,11 +33,11 @@ from rmqlab.cluster.control.openapi import openapi_document
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, OperationError, UnknownNameError
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
-from rmqlab.cluster.supervisor.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.marks import BadMarkError
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.topology import UnknownTargetError
 from rmqlab.cluster.supervisor.processes import leaves
-from rmqlab.cluster.supervisor.topology import UnknownTargetError
 from rmqlab.faults import FaultError
 from rmqlab.runtime.bounds import cut_text
 

@@ -15,8 +15,8 @@ import msgspec
 from rmqlab.cluster.conditions import CONDITIONS, TOPIC_KNOWN
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
-from rmqlab.cluster.supervisor.eventfilter import UnknownKindError, check_kind
 from rmqlab.cluster.supervisor.marks import LONGEST as LONGEST_MARK
+from rmqlab.cluster.supervisor.plan.eventfilter import UnknownKindError, check_kind
 from rmqlab.faults import fault_of, near_miss
 from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text

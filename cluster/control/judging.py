@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from rmqlab.cluster.supervisor.ownmodules import module_command
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
 from rmqlab.runtime.clock import real_seconds
 
 CHECK_SECONDS = 600.0

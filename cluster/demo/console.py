@@ -8,8 +8,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.screen import HangingLine
-from rmqlab.cluster.cli.tables import render_nodes
+from rmqlab.cluster.cli.output.screen import HangingLine
+from rmqlab.cluster.cli.output.tables import render_nodes
 from rmqlab.cluster.demo.account import MEANING, Row
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.demo.story import Ending, Stage, Story

@@ -16,7 +16,7 @@ from rmqlab.cluster.demo.narrator import Line, Narrator
 from rmqlab.cluster.demo.timeline import Timeline
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario.probe import send_directly
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journals.journal import JournalEntry

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.nodestore import store_config
-from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.nodestore import store_config
+from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.remoting.header import java_number
 from rmqlab.remoting.message import (
     PROPERTY_DELAY,

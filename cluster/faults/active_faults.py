@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults import Fault, FaultError, Isolation, fault_values
 from rmqlab.faults.link.fault import ANYONE, OUTSIDE, LinkFault
 from rmqlab.faults.rules import LinkRule, NodeRules, OwnRule

@@ -9,9 +9,9 @@ import trio
 from rmqlab.cluster.faults.active_faults import ActiveFault, ActiveFaults
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.nodelink import NodeLink
-from rmqlab.cluster.supervisor.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.faults.rules import NodeRules
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault

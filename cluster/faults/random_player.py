@@ -10,8 +10,8 @@ from rmqlab.cluster.actions.action import HEAL
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import UNDOS, PlannedAction, RandomFaults, plan_actions
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.children import ForkServerGoneError
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.faults import FaultError
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.config.valuetypes import checked

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
 from rmqlab.runtime.config.valuetypes import typed_fields
 

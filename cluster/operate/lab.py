@@ -1,8 +1,8 @@
 """Connections for operations on a cluster of the lab, from within its supervisor."""
 
 from rmqlab.cluster.operate.session import Connection
+from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import NodeKind
 
 
 def connection_to(supervisor: Supervisor, access_key: str = "", secret_key: str = "") -> Connection:

@@ -41,8 +41,8 @@ from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.marks import mark_text
-from rmqlab.cluster.supervisor.membership import KINDS
-from rmqlab.cluster.supervisor.targets import target_words
+from rmqlab.cluster.supervisor.plan.membership import KINDS
+from rmqlab.cluster.supervisor.plan.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.net.worker import in_thread

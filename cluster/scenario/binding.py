@@ -12,7 +12,7 @@ import attrs
 from rmqlab.cluster.scenario.actions import VERBS, read_argument
 from rmqlab.cluster.scenario.model import TAKES, Action, Expectation, Scenario, Step, Variant, Workload
 from rmqlab.cluster.scenario.quantity import Quantity, parse_seconds
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
 from rmqlab.remoting.names import group_fault, topic_fault

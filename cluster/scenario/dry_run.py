@@ -17,13 +17,13 @@ from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, names_of
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.operations import Operation, problems_of
 from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
-from rmqlab.cluster.supervisor.membership import addition, removal, without
-from rmqlab.cluster.supervisor.nodesettings import set_for
-from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
-from rmqlab.cluster.supervisor.roles import check_one_each, demoted, promoted, with_first_members_leading
-from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.membership import addition, removal, without
+from rmqlab.cluster.supervisor.plan.nodesettings import set_for
+from rmqlab.cluster.supervisor.plan.process_state import NodeState, WrongStateError
+from rmqlab.cluster.supervisor.plan.roles import check_one_each, demoted, promoted, with_first_members_leading
+from rmqlab.cluster.supervisor.plan.specs import check_spec
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
     Placement,

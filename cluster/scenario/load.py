@@ -14,9 +14,9 @@ from rmqlab.cluster.scenario.binding import Path as KeyPath
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
-from rmqlab.cluster.supervisor.nodesettings import sets_to_try
+from rmqlab.cluster.supervisor.plan.nodesettings import sets_to_try
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.ports import has_loopback_network
-from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.config.settings import camel, snake
 from rmqlab.runtime.config.tomltext import parse_toml, toml_fault
 from rmqlab.runtime.regularfile import read_regular_text

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.scenario.quantity import Quantity
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.config.validators import one_of
 
 WAIT_SECONDS = 120.0

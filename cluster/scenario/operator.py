@@ -11,9 +11,9 @@ import attrs
 import trio
 
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
-from rmqlab.cluster.supervisor.roles import acting_master
-from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, NodeState, WrongStateError
+from rmqlab.cluster.supervisor.plan.roles import acting_master
+from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.runtime.clock import real_seconds
 
 

@@ -14,8 +14,8 @@ from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, StepContext
 from rmqlab.cluster.scenario.model import Scenario, Step
 from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
 from rmqlab.cluster.scenario.waits import parse_wait
-from rmqlab.cluster.supervisor.process_state import NodeState
-from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journals.journal import JournalEntry

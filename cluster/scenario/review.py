@@ -13,10 +13,10 @@ from rmqlab.cluster.scenario.dry_run import UNUSED, DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
-from rmqlab.cluster.supervisor.roles import with_first_members_leading
-from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.roles import with_first_members_leading
+from rmqlab.cluster.supervisor.plan.specs import check_spec
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
     NodeKind,

@@ -3,7 +3,7 @@
 <home>/runs/<scenario>/<UTC time>/         mode 0700; `latest` beside it links to the last one
     scenario.toml                          as it was played
     run.json                               seed, rate, profile, version, replay command, times of begin and end
-    cluster.json  journal/  <node>/        as in rmqlab.cluster.supervisor.directory; stores are deleted unless wanted
+    cluster.json  journal/  <node>/        as in rmqlab.cluster.supervisor.files.directory; stores are deleted unless wanted
     verdict.json                           each expectation: bound, finding, and the evidence if it does not hold
     checks.json                            all findings of the quick checks
     history.txt                            the events as readable lines
@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError, check_path
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, SetupError, check_path
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.verdict.runs import home
 

@@ -7,8 +7,8 @@ import attrs
 from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.scenario.model import Scenario, Workload
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
 from rmqlab.runtime.text.digits import number_of

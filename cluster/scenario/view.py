@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.screen import HangingLine
+from rmqlab.cluster.cli.output.screen import HangingLine
 from rmqlab.cluster.scenario.catalogue import Listed, large_dir
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Run

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.runtime.text.counted import counted

@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from rmqlab.cluster.simulation.nodelogs import NodeLogs, open_node_log
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.config.settings import SettingsError
 from rmqlab.runtime.identity import Identity, set_identity

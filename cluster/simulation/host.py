@@ -15,9 +15,9 @@ import trio
 from rmqlab.cluster.simulation.forks import SimulatedForks
 from rmqlab.cluster.simulation.nodelogs import NodeLogs
 from rmqlab.cluster.supervisor.address_allocation import AddressAllocation
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.host import Forks, Host
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import RatedClock
 from rmqlab.runtime.identity import Identity, set_identity

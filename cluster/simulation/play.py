@@ -10,7 +10,7 @@ from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
-from rmqlab.cluster.supervisor.forklaunch import PRELOADED
+from rmqlab.cluster.supervisor.fork.forklaunch import PRELOADED
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.simulation.child import run_in_child
 

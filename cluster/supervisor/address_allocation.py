@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.plan.topology import SHIFT_STEP, ClusterSpec, Placement, blocks_of, nodes_of, place
 from rmqlab.cluster.supervisor.ports import (
     PortTakenError,
     check_free,
@@ -17,7 +18,6 @@ from rmqlab.cluster.supervisor.ports import (
     has_loopback_network,
     loopback_network,
 )
-from rmqlab.cluster.supervisor.topology import SHIFT_STEP, ClusterSpec, Placement, blocks_of, nodes_of, place
 
 _SUBNETS = range(1, 255)
 _MOST_MORE = 4

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqlab.cluster.supervisor.nodesettings import toml_text
-from rmqlab.cluster.supervisor.ownmodules import module_command
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
+from rmqlab.cluster.supervisor.plan.nodesettings import toml_text
 from rmqlab.runtime.config.validators import line_fault, shown
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")

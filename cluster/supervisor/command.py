@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError
 from rmqlab.runtime.node.mapcodec import CHUNK, ControlError, MapCodec
 from rmqlab.runtime.regularfile import odd_kind
 from rmqlab.verdict.runs import newest_run

@@ -16,15 +16,15 @@ from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
-from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandMessage, CommandRequest, CommandResult, Failure, Item
-from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError
+from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
+from rmqlab.cluster.supervisor.plan.eventfilter import EventFilter, UnknownKindError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, NodeState, WrongStateError
+from rmqlab.cluster.supervisor.plan.topology import UnknownTargetError
 from rmqlab.cluster.supervisor.processes import leaves
-from rmqlab.cluster.supervisor.topology import UnknownTargetError
 from rmqlab.faults import FaultError, fault_of
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds

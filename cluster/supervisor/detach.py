@@ -10,9 +10,9 @@ from typing import Any
 import cattrs
 
 from rmqlab.cluster.supervisor.detachedprocess import started_process
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError
-from rmqlab.cluster.supervisor.logs import last_lines
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, SetupError
+from rmqlab.cluster.supervisor.files.logs import last_lines
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 
 
 class UpFailedError(Exception):

@@ -18,7 +18,7 @@ gc.disable()  # as in the fork server: the imports below would cause dozens of c
 import cattrs  # noqa: E402
 import trio  # noqa: E402
 
-from rmqlab.cluster.supervisor.children import ForkServer  # noqa: E402
+from rmqlab.cluster.supervisor.fork.children import ForkServer  # noqa: E402
 from rmqlab.runtime.node.logfile import log_to_file, redirect_output  # noqa: E402
 
 
@@ -44,10 +44,10 @@ def supervise(order: int, reply: int) -> None:
 def _serve(order: int, pipe: IO[str], forks: ForkServer | None) -> None:
     from rmqlab.cluster.lab import Cluster  # noqa: PLC0415 -- while the fork server imports, on another processor
     from rmqlab.cluster.supervisor.detach import UpFailedError  # noqa: PLC0415
-    from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.files.directory import ClusterDirectory  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.plan.status import Document  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.plan.topology import ClusterSpec  # noqa: PLC0415
     from rmqlab.cluster.supervisor.serve import run_foreground  # noqa: PLC0415
-    from rmqlab.cluster.supervisor.status import Document  # noqa: PLC0415
-    from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415
 
     gc.freeze()
     gc.enable()

@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from rmqlab.cluster.supervisor.ownmodules import module_command
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
 
 _STDOUT, _STDERR = 1, 2
 

@@ -12,11 +12,11 @@ import trio
 
 from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, allocate_addresses
 from rmqlab.cluster.supervisor.check_settings import try_settings
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.children import ForkServer
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
-from rmqlab.cluster.supervisor.forkserver import Report
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.children import ForkServer
+from rmqlab.cluster.supervisor.fork.forkserver import Report
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.net.worker import in_thread
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import trio
 
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.roles import acting_master
+from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.cluster.supervisor.processes import Processes
-from rmqlab.cluster.supervisor.roles import acting_master
-from rmqlab.cluster.supervisor.topology import Node
 from rmqlab.dledger.bodies import LeadershipTransferRequest, LeadershipTransferResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerRequestCode
 from rmqlab.remoting.body import BodyError

@@ -2,9 +2,9 @@
 
 import os
 
-from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
+from rmqlab.cluster.supervisor.plan.status import Document, masters_behind, status_document
+from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import NodeKind
 
 
 async def live_status(supervisor: Supervisor) -> Document:

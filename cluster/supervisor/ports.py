@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rmqlab.cluster.supervisor.directory import SetupError
-from rmqlab.cluster.supervisor.topology import CLAIM_SLOT, NETWORK, Node
+from rmqlab.cluster.supervisor.files.directory import SetupError
+from rmqlab.cluster.supervisor.plan.topology import CLAIM_SLOT, NETWORK, Node
 
 CLAIM_PORT = 9876
 _SHIFT_CLAIM_PORT = 9870  # unused by nodes, whose ports end in 6, 9, 1 and 2

@@ -13,12 +13,12 @@ import trio
 
 from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.nodelink import NodeLink, serve_node_connection
-from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
-from rmqlab.cluster.supervisor.roles import as_follower, elected
-from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState, describe_end
+from rmqlab.cluster.supervisor.plan.roles import as_follower, elected
+from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text

@@ -12,15 +12,14 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.supervisor import nodestore
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
-from rmqlab.cluster.supervisor.membership import addition, removal, without
-from rmqlab.cluster.supervisor.nodesettings import node_settings, set_for, sets_to_try
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.roles import changes_of
-from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.files import nodestore
+from rmqlab.cluster.supervisor.plan.membership import addition, removal, without
+from rmqlab.cluster.supervisor.plan.nodesettings import node_settings, set_for, sets_to_try
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.roles import changes_of
+from rmqlab.cluster.supervisor.plan.specs import check_spec
+from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
     NodeKind,
@@ -30,6 +29,7 @@ from rmqlab.cluster.supervisor.topology import (
     nodes_of,
     start_phases,
 )
+from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.properties import write_properties_text

@@ -10,17 +10,17 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
-from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.detach import UpFailedError
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, RecordError, SetupError
+from rmqlab.cluster.supervisor.files.directory import AlreadyUpError, ClusterDirectory, RecordError, SetupError
+from rmqlab.cluster.supervisor.fork.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.host import ThisMachine
 from rmqlab.cluster.supervisor.live_status import live_status
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.status import Document
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.ports import PortTakenError
-from rmqlab.cluster.supervisor.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 if TYPE_CHECKING:
     from rmqlab.cluster.control.start import ControlApi

@@ -9,14 +9,14 @@ import trio
 
 import rmqlab
 from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, addresses_of
-from rmqlab.cluster.supervisor.directory import LATEST_MILLIS, ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.directory import LATEST_MILLIS, ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.host import Host
-from rmqlab.cluster.supervisor.nodesettings import node_settings
-from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
-from rmqlab.cluster.supervisor.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.roles import changes_of
+from rmqlab.cluster.supervisor.plan.nodesettings import node_settings
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.roles import changes_of
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, node_names, start_phases
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, node_names, start_phases
 from rmqlab.runtime.journals.journal import SUPERVISOR, JournalWriter, opened, read_journals
 
 

@@ -12,19 +12,18 @@ import attrs
 import trio
 
 from rmqlab.cluster.faults.controller import FaultController
-from rmqlab.cluster.supervisor import nodestore
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
+from rmqlab.cluster.supervisor.files import nodestore
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.logs import last_lines
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.leadership import hand_over
-from rmqlab.cluster.supervisor.logs import last_lines
-from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
-from rmqlab.cluster.supervisor.processes import Processes
-from rmqlab.cluster.supervisor.roles import changes_of, check_one_each, demoted, promoted
-from rmqlab.cluster.supervisor.targets import ALL_MEMBERS, find_targets, target_words
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
+from rmqlab.cluster.supervisor.plan.roles import changes_of, check_one_each, demoted, promoted
+from rmqlab.cluster.supervisor.plan.targets import ALL_MEMBERS, find_targets, target_words
+from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
     NodeKind,
@@ -34,6 +33,7 @@ from rmqlab.cluster.supervisor.topology import (
     start_phases,
     workload_host,
 )
+from rmqlab.cluster.supervisor.processes import Processes
 from rmqlab.runtime.clock import RatedClock
 from rmqlab.runtime.net.worker import in_thread
 from rmqlab.store.files.disk import StoreError

@@ -18,7 +18,7 @@ from rmqlab.verdict.rules import PROFILES, ROLES
 
 RECORD: Final = "cluster.json"
 _WORKLOAD_SLOTS: Final = range(240, 254)
-"""Last numbers of the addresses of workloads (`rmqlab.cluster.supervisor.topology`)."""
+"""Last numbers of the addresses of workloads (`rmqlab.cluster.supervisor.plan.topology`)."""
 
 
 @attrs.frozen(kw_only=True)

@@ -11,8 +11,8 @@ import trio.testing
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.scripted import ScriptedTasks
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.broker.tasks import TaskStarter
-from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from rmqlab.broker.append_followup import AppendFollowUp
+from rmqlab.broker.waits.append_followup import AppendFollowUp
 
 
 @attrs.define(eq=False)
@@ -68,7 +68,7 @@ def test_bytes_of_the_only_request_of_a_pass_are_pushed_at_once() -> None:
 
 
 def test_many_bytes_are_pushed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.append_followup.PUSH_SIZE", 250)
+    monkeypatch.setattr("rmqlab.broker.waits.append_followup.PUSH_SIZE", 250)
     events = Pass()
     follow = follow_up(events)
     for _ in range(3):

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
-from rmqlab.broker.locks import LOCK_LIFE, LockedQueue, QueueLocks
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.stats import MAX_KEYS, BrokerStats
+from rmqlab.broker.tables.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
+from rmqlab.broker.tables.locks import LOCK_LIFE, LockedQueue, QueueLocks
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -38,7 +38,7 @@ def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) 
 
 
 def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.clients.MAX_GROUPS_OF_CHANNEL", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.clients.MAX_GROUPS_OF_CHANNEL", 2)
     consumers, producers, one, other = ConsumerTable(Filters()), ProducerTable(), ScriptedPeer(), ScriptedPeer()
     for name in ("a", "b", "a"):
         consumers.register(consumer(name), member(one))
@@ -56,7 +56,7 @@ def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.clients.MAX_MEMBERS", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.clients.MAX_MEMBERS", 2)
     consumers, producers = ConsumerTable(Filters()), ProducerTable()
     peers: list[Any] = [ScriptedPeer() for _ in range(3)]
     for peer in peers[:2]:
@@ -78,7 +78,7 @@ def test_memory_of_subscriptions_is_counted_and_limited(monkeypatch: pytest.Monk
     for data in (small, large, large, consumer("g", "T", version=3), large):
         consumers.register(data, member(peer))
         assert consumers.size == subscriptions_size(consumers.groups["g"].subscriptions.values())
-    monkeypatch.setattr("rmqlab.broker.clients.MAX_SUBSCRIPTION_BYTES", consumers.size + 100)
+    monkeypatch.setattr("rmqlab.broker.tables.clients.MAX_SUBSCRIPTION_BYTES", consumers.size + 100)
     with pytest.raises(TooManyClientsError):
         consumers.register(consumer("h", "T"), member(peer))
     assert "h" not in consumers.groups
@@ -173,7 +173,7 @@ def test_expired_locks_are_forgotten_and_all_are_limited(monkeypatch: pytest.Mon
         assert locks.lock(LockedQueue("g", "T", "b", number), "c", 0.0)
     assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
     assert len(locks) == 1
-    monkeypatch.setattr("rmqlab.broker.locks.MAX_LOCKS", 1)
+    monkeypatch.setattr("rmqlab.broker.tables.locks.MAX_LOCKS", 1)
     assert not locks.lock(LockedQueue("g", "T", "b", 1), "c", LOCK_LIFE + 1)
     assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
     monkeypatch.undo()

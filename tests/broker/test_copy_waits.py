@@ -3,8 +3,8 @@
 import attrs
 import pytest
 
-from rmqlab.broker.copy_waits import CopyWaits
-from rmqlab.broker.pending_acks import WaitingSend
+from rmqlab.broker.waits.copy_waits import CopyWaits
+from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.store.results import PutStatus
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.delay import LEVEL_LIMIT
+from rmqlab.broker.deferred.delay import LEVEL_LIMIT
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -182,7 +182,7 @@ def test_a_half_message_that_says_that_it_is_delayed_is_dropped(talk: TalkingBro
 def test_one_look_delivers_in_order_and_so_many_of_a_level_at_most(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqlab.broker.delay.SECONDS_AT_ONCE", 60.0)
+    monkeypatch.setattr("rmqlab.broker.deferred.delay.SECONDS_AT_ONCE", 60.0)
     for number in range(LEVEL_LIMIT + 5):
         talk.send("orders", body=str(number).encode(), DELAY="1")
     talk.send("letters", DELAY="2")
@@ -199,7 +199,7 @@ def test_large_messages_leave_sockets_their_turn_and_levels_theirs(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backlog of 256 messages of 4 MB stopped a broker for seconds."""
-    monkeypatch.setattr("rmqlab.broker.delay.SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr("rmqlab.broker.deferred.delay.SECONDS_AT_ONCE", 0.0)
     for topic, level in (("orders", "1"), ("letters", "2"), ("orders", "1")):
         talk.send(topic, body=b"large", DELAY=level)
     talk.clock.advance(5)

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.deferred.delay import DueAlarm
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.message import NewMessage
 from rmqlab.runtime.clock import ClockSettings, RatedClock, call_on_wall_change

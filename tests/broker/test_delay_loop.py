@@ -7,10 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from rmqlab.broker.arrivals import Arrivals
-from rmqlab.broker.delay import DelayedDelivery, DueAlarm
-from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.deferred.delay import DelayedDelivery, DueAlarm
 from rmqlab.broker.scripted import ScriptedTurns
+from rmqlab.broker.waits.arrivals import Arrivals
+from rmqlab.broker.waits.held_pulls import PullHold
 from rmqlab.remoting import names
 from rmqlab.remoting.message import (
     PROPERTY_DELAY,

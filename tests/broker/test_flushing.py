@@ -15,8 +15,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.broker.flushing import GroupFlush, Syncs, flush_forever, flush_queues_forever
-from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
+from rmqlab.broker.waits.flushing import GroupFlush, Syncs, flush_forever, flush_queues_forever
+from rmqlab.broker.waits.pending_acks import PendingAcks, WaitingSend
 from rmqlab.runtime.net.callthread import Calls, Done
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.flush import FlushJob

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import pytest
 
+from rmqlab.broker.deferred.transactions import TransactionCheck
 from rmqlab.broker.testing import TalkingBroker
-from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import RequestCode

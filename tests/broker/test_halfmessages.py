@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from rmqlab.broker.halfmessages import (
+from rmqlab.broker.deferred.halfmessages import (
     MILLIS_PER_HOUR,
     CheckAction,
     CheckLimits,

@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
-from rmqlab.broker.held_pulls import CHECKS_AT_ONCE, QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
+from rmqlab.broker.waits.held_pulls import CHECKS_AT_ONCE, QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
@@ -189,7 +189,7 @@ def test_pulls_of_a_peer_that_is_gone_are_forgotten(hold: PullHold, waker: Waker
 
 
 def test_one_peer_holds_so_many_pulls(monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker) -> None:
-    monkeypatch.setattr("rmqlab.broker.held_pulls.MAX_HELD_OF_CHANNEL", 10)
+    monkeypatch.setattr("rmqlab.broker.waits.held_pulls.MAX_HELD_OF_CHANNEL", 10)
     peer = hold_many(hold, waker, 10)
     assert not hold.add("T", 1, held(waker, peer=peer))
     assert hold.add("T", 1, held(waker))
@@ -198,13 +198,13 @@ def test_one_peer_holds_so_many_pulls(monkeypatch: pytest.MonkeyPatch, hold: Pul
 
 
 def test_all_peers_hold_so_many_pulls(monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker) -> None:
-    monkeypatch.setattr("rmqlab.broker.held_pulls.MAX_HELD", 10)
+    monkeypatch.setattr("rmqlab.broker.waits.held_pulls.MAX_HELD", 10)
     hold_many(hold, waker, 10)
     assert not hold.add("T", 1, held(waker))
 
 
 def test_long_texts_of_held_pulls_count(monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker) -> None:
-    monkeypatch.setattr("rmqlab.broker.held_pulls.MAX_HELD_BYTES_OF_CHANNEL", 1000)
+    monkeypatch.setattr("rmqlab.broker.waits.held_pulls.MAX_HELD_BYTES_OF_CHANNEL", 1000)
     peer = ScriptedPeer()
     assert hold.add("T", 0, held(waker, peer=peer, size=900))
     assert not hold.add("T", 0, held(waker, peer=peer, size=900))
@@ -292,7 +292,7 @@ def test_a_slow_pull_is_the_last_of_its_portion(
     monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker, turns: ScriptedTurns
 ) -> None:
     turns.is_collecting = True
-    monkeypatch.setattr("rmqlab.broker.held_pulls.LONG_WAKE", -1.0)
+    monkeypatch.setattr("rmqlab.broker.waits.held_pulls.LONG_WAKE", -1.0)
     hold_many(hold, waker, 3)
     hold.arrived("T", 0, 5, [0])
     assert len(waker.woken) == 1

@@ -10,14 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.loops import (
     _expire_waits_forever,
     _save_offsets_forever,
     sample_log_forever,
 )
-from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
+from rmqlab.broker.waits.copy_waits import CopyWaits
+from rmqlab.broker.waits.pending_acks import PendingAcks, WaitingSend
 from rmqlab.runtime.net.alignedtimer import AlignedTimer
 from rmqlab.store.files.configfile import keep_config_file
 from rmqlab.store.results import PutStatus
@@ -97,7 +97,7 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
 ) -> None:
     """Issue 12.6: in slices, so that they do not delay requests."""
     del autojump_clock
-    monkeypatch.setattr("rmqlab.broker.tablefile.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile.SAVED_AT_ONCE", 0)
     broker = open_talking_broker(tmp_path).broker
     try:
         monkeypatch.setattr(broker.offsets, "save", lambda: pytest.fail("not in slices"))

@@ -11,9 +11,9 @@ import trio.testing
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -203,15 +203,15 @@ async def test_offsets_are_taken_by_key_older_ones_too_and_said_so(following: Sl
 
 async def test_the_offsets_of_a_slave_have_a_limit(following: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that sends 500,000 new keys every 10 s filled the memory of its slave."""
-    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 2)
-    monkeypatch.setattr("rmqlab.broker.offsets.MAX_OFFSETS", 3)
+    monkeypatch.setattr("rmqlab.broker.tables.offsets.MAX_KEYS", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.offsets.MAX_OFFSETS", 3)
     sync = following.sync
     await sync._apply_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
     with pytest.raises(BodyError, match="more than 2 pairs"):
         await sync._apply_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
     with pytest.raises(BodyError, match="more than 3 offsets"):
         await sync._apply_offsets(b'{"offsetTable":{"a@g":{1:1,2:1,3:1}}}')
-    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 3)
+    monkeypatch.setattr("rmqlab.broker.tables.offsets.MAX_KEYS", 3)
     with pytest.raises(BodyError, match="more than 1024 characters"):
         await sync._apply_offsets(b'{"offsetTable":{"%s@g":{0:1}}}' % (b"a" * 1024))
     assert sync.offsets.offsets == {"a@g": {0: 1}, "b@g": {0: 1}}
@@ -221,8 +221,8 @@ async def test_the_offsets_of_a_slave_have_a_limit(following: Slave, monkeypatch
 async def test_a_slave_copies_so_many_topics_and_groups(
     following: Slave, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rmqlab.broker.topics.MAX_COPIED", 1)
-    monkeypatch.setattr("rmqlab.broker.subscriptions.MAX_COPIED", 1)
+    monkeypatch.setattr("rmqlab.broker.tables.topics.MAX_COPIED", 1)
+    monkeypatch.setattr("rmqlab.broker.tables.subscriptions.MAX_COPIED", 1)
     topics = {name: TopicConfig(topic_name=name) for name in "ab"}
     groups = {name: SubscriptionGroupConfig(group_name=name) for name in "ab"}
     version = DataVersion(counter=9)

@@ -13,10 +13,10 @@ import trio.testing
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.metadata import HAND_BACK_AFTER, MetadataSync
-from rmqlab.broker.offset_handback import kept_offsets
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tables.offset_handback import kept_offsets
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode

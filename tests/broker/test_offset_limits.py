@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from rmqlab.broker import offsets as module
-from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables import offsets as module
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
 from rmqlab.remoting.frame import MAX_FRAME
 from rmqlab.runtime.net.dispatch import Refusal
 

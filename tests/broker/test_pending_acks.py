@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
+from rmqlab.broker.waits.pending_acks import PendingAcks, WaitingSend
 from rmqlab.store.results import PutStatus
 
 

@@ -8,7 +8,7 @@ import pytest
 from rmqlab.broker.config import load_config
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.profiles import PROFILES
-from rmqlab.cluster.supervisor import topology
+from rmqlab.cluster.supervisor.plan import topology
 from rmqlab.runtime.config.settings import camel, settings_lines
 
 HARDENED = PROFILES["hardened"]

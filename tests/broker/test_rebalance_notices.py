@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.clients import ConsumerGroup, Member
 from rmqlab.broker.rebalance_notices import NOTICES_AT_ONCE, SMALL_GROUP, RebalanceNotices
 from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.tables.clients import ConsumerGroup, Member
 
 Turns = list[Callable[[], None]]
 

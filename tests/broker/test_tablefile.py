@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.broker.tablefile import TableFile
+from rmqlab.broker.tables.tablefile import TableFile
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import encode_pretty_entry
 
@@ -30,7 +30,7 @@ def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.Monkey
         encoded.append(value)
         return encode_pretty_entry(key, value)
 
-    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", counted)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile.encode_pretty_entry", counted)
     topics["T7"] = TopicConfig(topic_name="T7", perm=4)
     file.encode(TopicConfigSerializeWrapper(), topics)
     assert encoded == [topics["T7"]]
@@ -44,6 +44,6 @@ def test_equal_entries_that_a_slave_copied_are_not_encoded_again(monkeypatch: py
     def fail(key: object, _value: object) -> bytes:
         raise AssertionError(f"{key} is encoded again")
 
-    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", fail)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile.encode_pretty_entry", fail)
     copied = {name: TopicConfig(topic_name=name) for name in topics}
     assert file.encode(TopicConfigSerializeWrapper(), copied) == before

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.tableroom import TableRoom
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.tableroom import TableRoom
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.broker.testing import TalkingBroker
-from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper

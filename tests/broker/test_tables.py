@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tables.offsets import ConsumerOffsetTable
+from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tables.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -38,8 +38,8 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
         encoded.append(key)
         return encode_pretty_entry(key, value)
 
-    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", encode)
-    monkeypatch.setattr("rmqlab.broker.tablefile._SPARE", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile.encode_pretty_entry", encode)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile._SPARE", 2)
     topics, groups = open_topics(tmp_path), open_groups(tmp_path)
     for name in ('a"b', "c\u4e2d", "d", 'a"b', "e"):
         topics.create_plain(name, 3)
@@ -57,7 +57,7 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
 
 def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: with each of 100,000 groups a file of 30 MB was written."""
-    monkeypatch.setattr("rmqlab.broker.tablefile.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile.SAVED_AT_ONCE", 0)
     topics, groups = open_topics(tmp_path), open_groups(tmp_path)
     topics.create_plain("T", 3)
     groups.find("g")
@@ -75,7 +75,9 @@ def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypa
 def test_the_changes_of_a_pass_are_written_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat with 1700 new groups wrote 3400 files, while all clients waited."""
     written: list[str] = []
-    monkeypatch.setattr("rmqlab.broker.tablefile.keep_config_file", lambda path, _content: written.append(path.name))
+    monkeypatch.setattr(
+        "rmqlab.broker.tables.tablefile.keep_config_file", lambda path, _content: written.append(path.name)
+    )
     deferred: list[Callable[[], None]] = []
     config = BrokerConfig()
     topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000, deferred.append)
@@ -97,12 +99,12 @@ async def test_a_large_table_is_encoded_before_its_first_change(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, at_once: int, encoded_late: int
 ) -> None:
     """There are ten topics. An idle broker does not encode a small table."""
-    monkeypatch.setattr("rmqlab.broker.tablefile._ENCODED_AT_ONCE", at_once)
+    monkeypatch.setattr("rmqlab.broker.tables.tablefile._ENCODED_AT_ONCE", at_once)
     open_topics(tmp_path).create_plain("T", 3)
     topics = open_topics(tmp_path)
     await topics.file.prepare(topics.topics)
     monkeypatch.setattr(
-        "rmqlab.broker.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}"
+        "rmqlab.broker.tables.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}"
     )
     topics.create_plain("U", 3)
     assert (tmp_path / "topics.json").read_bytes().count(b"{}") == encoded_late
@@ -246,7 +248,7 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 ) -> None:
     """Issue 12.6: with 100,000 groups the file has 10 MB."""
     written: list[pathlib.Path] = []
-    monkeypatch.setattr("rmqlab.broker.offsets.keep_config_file", lambda path, _content: written.append(path))
+    monkeypatch.setattr("rmqlab.broker.tables.offsets.keep_config_file", lambda path, _content: written.append(path))
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
     for number in range(100):
         offsets.commit(f"g{number}", "T", 0, 1)
@@ -262,9 +264,9 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(
-        "rmqlab.broker.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread())
+        "rmqlab.broker.tables.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread())
     )
-    monkeypatch.setattr("rmqlab.broker.offsets._WRITTEN_AT_ONCE", 1000)
+    monkeypatch.setattr("rmqlab.broker.tables.offsets._WRITTEN_AT_ONCE", 1000)
     offsets, turns = ConsumerOffsetTable(tmp_path / "consumerOffset.json"), 0
     for number in range(5000):
         offsets.commit(f"g{number}", "T", 0, 1)
@@ -292,7 +294,7 @@ def test_a_full_offset_table_rejects_new_entries(
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
     for number in range(3):
         offsets.commit(f"g{number}", "T", 0, 1)
-    monkeypatch.setattr(f"rmqlab.broker.offsets.{limit}", value)
+    monkeypatch.setattr(f"rmqlab.broker.tables.offsets.{limit}", value)
     with pytest.raises(Refusal):
         offsets.commit("g3", "T", 0, 1)
     with pytest.raises(Refusal):
@@ -301,7 +303,7 @@ def test_a_full_offset_table_rejects_new_entries(
     assert (len(offsets.offsets), offsets.query("g0", "T", 0)) == (3, 2)
     monkeypatch.undo()
     offsets.remove_group("g0")
-    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 3)
+    monkeypatch.setattr("rmqlab.broker.tables.offsets.MAX_KEYS", 3)
     offsets.commit("g3", "T", 0, 1)
 
 

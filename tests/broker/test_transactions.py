@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from rmqlab.broker.halfmessages import MILLIS_PER_HOUR
+from rmqlab.broker.deferred.halfmessages import MILLIS_PER_HOUR
+from rmqlab.broker.deferred.transactions import TransactionCheck
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker
-from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command
@@ -264,7 +264,7 @@ async def test_large_half_messages_leave_sockets_their_turn(
 
     Each is stored again, and sent to its producer.
     """
-    monkeypatch.setattr("rmqlab.broker.transactions.SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr("rmqlab.broker.deferred.transactions.SECONDS_AT_ONCE", 0.0)
     for _ in range(8):
         producer.send()
     asked, turns = await _turns_in_a_round(producer)

@@ -1,8 +1,8 @@
 """A producer that a broker asks about its transactions."""
 
+from rmqlab.broker.deferred.transactions import TransactionCheck
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker
-from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData
 from rmqlab.remoting.codes import RequestCode, ResponseCode

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.process_state import ProcessState
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, nodes_of, place
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 
 

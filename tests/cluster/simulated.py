@@ -10,7 +10,7 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.simulation.play import preload
 from rmqlab.cluster.supervisor.host import Host
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.simulation.child import run_in_child
 
 T = TypeVar("T")

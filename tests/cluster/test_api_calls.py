@@ -18,9 +18,9 @@ from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, ClusterClosedError, WaitTimeoutError, open_cluster
-from rmqlab.cluster.supervisor.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import DiskFull, FaultError, Latency, fault_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.topology import ClusterSpec, UnknownTargetError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import Isolation
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.simulated import simulated

@@ -10,12 +10,12 @@ import attrs
 import pytest
 from rich.console import Console
 
-from rmqlab.cluster.cli.tables import render_status
+from rmqlab.cluster.cli.output.tables import render_status
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandResult
-from rmqlab.cluster.supervisor.process_state import ProcessState
-from rmqlab.cluster.supervisor.status import Document, Facts, is_cluster_ready, masters_behind, status_document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState
+from rmqlab.cluster.supervisor.plan.status import Document, Facts, is_cluster_ready, masters_behind, status_document
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.runtime.node.mapcodec import MAX_MESSAGE
 
 SPEC = ClusterSpec(nameservers=2)

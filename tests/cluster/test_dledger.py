@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.specs import check_spec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from tests.cluster.simulated import simulated
 
 SPEC = ClusterSpec(name="dledger", mode="dledger", slaves=2, rate=10)

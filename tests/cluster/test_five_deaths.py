@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.journals.journal import JournalEntry
 from tests.cluster.simulated import simulated
 

@@ -13,12 +13,12 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor import commandserver, eventlog
-from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.commandserver import HANDLERS, serve_connection
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
-from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.fork.children import ForkServer
+from rmqlab.cluster.supervisor.fork.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.node.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
@@ -317,7 +317,7 @@ def test_a_signal_that_the_system_refuses_does_not_end_the_fork_server(tmp_path:
     del tmp_path
     loop = ForkLoop(cast("Any", None), is_forking=False)
     loop._children.add(2**22 + 1)  # beyond the largest process id
-    from rmqlab.cluster.supervisor.forkserver import Signal
+    from rmqlab.cluster.supervisor.fork.forkserver import Signal
 
     loop._obey(Signal(2**22 + 1, 15), cast("Any", None))
     loop._obey(Signal(2**22 + 1, 4000), cast("Any", None))

@@ -14,17 +14,17 @@ from rich.console import Console
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.view import render_evidence, render_findings
-from rmqlab.cluster.cli.event_lines import clock_text, render_event, render_log_line
 from rmqlab.cluster.cli.live.keys import Selection
 from rmqlab.cluster.cli.live.view import render_live
-from rmqlab.cluster.cli.logcomparison import render_comparison
-from rmqlab.cluster.cli.screen import PlainConsole
-from rmqlab.cluster.cli.tables import render_status
+from rmqlab.cluster.cli.output.event_lines import clock_text, render_event, render_log_line
+from rmqlab.cluster.cli.output.logcomparison import render_comparison
+from rmqlab.cluster.cli.output.screen import PlainConsole
+from rmqlab.cluster.cli.output.tables import render_status
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
 from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, pack_entry
 from rmqlab.verdict.findings import Evidence, Finding
 

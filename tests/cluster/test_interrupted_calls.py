@@ -12,8 +12,8 @@ import trio
 
 from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.lab import Cluster, ClusterClosedError, open_cluster
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Latency
 from rmqlab.runtime.journals.journal import read_journals
 
@@ -68,7 +68,7 @@ def test_a_cluster_that_still_runs_when_python_ends_is_stopped(tmp_path: Path) -
     program = (
         "import sys\n"
         "from rmqlab.cluster.blocking import BlockingCluster\n"
-        "from rmqlab.cluster.supervisor.topology import ClusterSpec\n"
+        "from rmqlab.cluster.supervisor.plan.topology import ClusterSpec\n"
         "BlockingCluster(ClusterSpec(name='x', slaves=0), sys.argv[1]).__enter__()\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=120)

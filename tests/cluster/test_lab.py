@@ -12,13 +12,13 @@ import pytest
 import trio
 from rich.console import Console, RenderableType
 
-from rmqlab.cluster.cli.tables import render_up
+from rmqlab.cluster.cli.output.tables import render_up
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
 from rmqlab.cluster.supervisor import supervisor
-from rmqlab.cluster.supervisor.children import ForkServer
+from rmqlab.cluster.supervisor.fork.children import ForkServer
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
 from rmqlab.cluster.supervisor.ports import PortTakenError, claim_subnet
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
 from rmqlab.faults import AnswerRequest, ClockStep, FaultError, ForgedHaReport, Latency
 from rmqlab.runtime.journals.journal import CLOSED, OPENED, read_journals
 from rmqlab.store.messagestore import MessageStore

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import (
     Bandwidth,
     Blackhole,

@@ -1,7 +1,7 @@
 """`MIN_COPIES` on simulated processes: graded messages at an asynchronous master."""
 
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from tests.cluster.simulated import simulated
 
 SPEC = ClusterSpec(name="x", role="ASYNC_MASTER", broker_settings={"obey_min_copies": True})

@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.faults import Isolation
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}

@@ -14,9 +14,9 @@ from rmqlab.cluster.cli.settings import parse_setting
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.pytest_plugin import _place, _settings_named
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
-from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 BAD = [
     ({"flush_disk_typ": "SYNC_FLUSH"}, r"unknown key flush_disk_typ; did you mean flush_disk_type\?"),

@@ -1,7 +1,7 @@
 """A slave with a full disk on simulated processes, named in remarks and `status`."""
 
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import DiskFull
 from tests.cluster.simulated import simulated
 

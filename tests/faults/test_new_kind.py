@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from rmqlab.cluster.cli.fault_options import family_command
 from rmqlab.cluster.faults.active_faults import ActiveFaults
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, nodes_of, place
 from rmqlab.faults import FAULTS, FaultError, describe_fault, fault_values
 from rmqlab.faults.documents import table_of_kinds, table_of_options
 from rmqlab.faults.link.fault import LinkFault

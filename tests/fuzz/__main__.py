@@ -27,7 +27,7 @@ from rmqlab.cluster.control.access import ControlAccess
 from rmqlab.cluster.control.app import ControlApp
 from rmqlab.cluster.control.server import ControlServer
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, ClusterSpec, NodeKind
 from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.net.dispatch import Route

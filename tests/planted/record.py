@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journals.journal import JournalEntry
 

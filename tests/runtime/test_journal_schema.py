@@ -56,7 +56,7 @@ def test_every_emission_is_of_a_kind_and_with_fields_of_the_schema() -> None:
 
 
 def test_kinds_taken_from_values_stand_in_the_schema_too() -> None:
-    from rmqlab.cluster.supervisor.process_state import NodeState
+    from rmqlab.cluster.supervisor.plan.process_state import NodeState
     from rmqlab.nameserver.changes import BrokerChangeKind
 
     ends = (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)

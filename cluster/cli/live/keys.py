@@ -8,7 +8,7 @@ import attrs
 
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, liveness_of
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.supervisor.targets import target_words
+from rmqlab.cluster.supervisor.plan.targets import target_words
 
 Document = Mapping[str, Any]
 

@@ -13,10 +13,10 @@ from functools import partial
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
-from rmqlab.cluster.cli.links import awaits_connection
 from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
-from rmqlab.cluster.cli.tables import STATE_STYLES
+from rmqlab.cluster.cli.output.event_lines import EVENT_STYLES, clock_text
+from rmqlab.cluster.cli.output.links import awaits_connection
+from rmqlab.cluster.cli.output.tables import STATE_STYLES
 from rmqlab.runtime.text.printable import printable, printable_values
 
 BAR_CELLS = 8

@@ -12,7 +12,6 @@ import trio
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.apimethods import ClusterClosedError
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
     COMMANDS,
     SILENT_SECONDS,
@@ -27,10 +26,11 @@ from rmqlab.cluster.supervisor.command import (
     explain_absence,
     invalid_reply,
 )
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.live_status import live_status
-from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.status import Document
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.faults import FaultError
 from rmqlab.runtime.node.mapcodec import CHUNK, ControlError
 

@@ -11,14 +11,14 @@ import click
 import trio
 from rich.console import RenderableType
 
-from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.screen import live_console
+from rmqlab.cluster.cli.output.progress import working
+from rmqlab.cluster.cli.output.screen import live_console
 from rmqlab.cluster.cli.terms import ask_quietly, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.cli.work import access_key_option, secret_key_option
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Connection, open_operator
-from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.cluster.supervisor.plan.topology import NodeKind
 
 R = TypeVar("R")
 Lines = Iterable[RenderableType]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
-from rmqlab.cluster.cli.uncuttable import UncutTable
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.runtime.text.printable import printable
 
 

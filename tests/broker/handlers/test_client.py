@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqlab.broker.clients import EXPIRY
 from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.tables.clients import EXPIRY
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode

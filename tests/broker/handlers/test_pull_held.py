@@ -8,9 +8,9 @@ from typing import NoReturn
 import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
-from rmqlab.broker.held_pulls import WAKES_AT_ONCE
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, pull_fields
+from rmqlab.broker.waits.held_pulls import WAKES_AT_ONCE
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.net.dispatch import OVERLOAD
 from tests.broker.handlers.pulls import bodies, outcome, pull, replicate
@@ -93,7 +93,7 @@ def test_a_held_pull_of_a_topic_that_is_deleted_is_not_left_hanging(filled: Talk
 
 def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: as RocketMQ refuses one when the queue of its pull threads is full."""
-    monkeypatch.setattr("rmqlab.broker.held_pulls.MAX_HELD_OF_CHANNEL", 3)
+    monkeypatch.setattr("rmqlab.broker.waits.held_pulls.MAX_HELD_OF_CHANNEL", 3)
     talk.send("T")
     for _ in range(3):
         hold(talk, 1)
@@ -109,7 +109,9 @@ def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(
 
     They are those without a response.
     """
-    monkeypatch.setattr("rmqlab.broker.held_pulls.LONG_WAKE", math.inf)  # on a busy machine, any pull may take long
+    monkeypatch.setattr(
+        "rmqlab.broker.waits.held_pulls.LONG_WAKE", math.inf
+    )  # on a busy machine, any pull may take long
     talk.turns.is_collecting = True
     talk.send("T")
     peer = ScriptedPeer("127.0.0.1:50002")

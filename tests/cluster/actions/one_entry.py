@@ -16,9 +16,9 @@ from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
 from rmqlab.cluster.actions.reports import FaultReport
 from rmqlab.cluster.cli import commands
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Isolation
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}

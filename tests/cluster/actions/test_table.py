@@ -16,7 +16,7 @@ from rmqlab.cluster.actions.table import ACTIONS, NodeActions
 from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.store.offline.powerloss import Lost
 
 

@@ -8,7 +8,7 @@ import trio
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.clock import real_seconds
 
 COUNT = 600

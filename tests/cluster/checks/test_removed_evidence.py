@@ -17,7 +17,7 @@ import pytest
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.journals.journal import pack_entry, read_journal
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict

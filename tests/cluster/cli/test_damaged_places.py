@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
-from rmqlab.cluster.supervisor.ownmodules import module_command
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run
 

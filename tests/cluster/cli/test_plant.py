@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.plant.kinds import KINDS
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
 

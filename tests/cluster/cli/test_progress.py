@@ -6,7 +6,7 @@ import threading
 
 from rich.console import Console
 
-from rmqlab.cluster.cli.progress import Progress
+from rmqlab.cluster.cli.output.progress import Progress
 
 
 def terminal(*, is_terminal: bool = True) -> Console:

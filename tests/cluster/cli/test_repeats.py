@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.cli.repeats import SECONDS, RepeatFolder
+from rmqlab.cluster.cli.output.repeats import SECONDS, RepeatFolder
 
 
 @attrs.define

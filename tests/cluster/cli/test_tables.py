@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from rmqlab.cluster.cli.event_lines import render_event, render_schema
-from rmqlab.cluster.cli.links import by_master
-from rmqlab.cluster.cli.screen import live_console
-from rmqlab.cluster.cli.tables import render_nodes, render_status
+from rmqlab.cluster.cli.output.event_lines import render_event, render_schema
+from rmqlab.cluster.cli.output.links import by_master
+from rmqlab.cluster.cli.output.screen import live_console
+from rmqlab.cluster.cli.output.tables import render_nodes, render_status
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 NODES = [

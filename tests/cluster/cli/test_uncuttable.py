@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from rmqlab.cluster.checks.view import render_findings
+from rmqlab.cluster.cli.output.tables import render_status
+from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.cluster.cli.overview import render_stopped
-from rmqlab.cluster.cli.tables import render_status
-from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.verdict.findings import Finding
 
 ADDRESS = "127.177.160.220:10911"

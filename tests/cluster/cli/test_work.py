@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.supervisor.ownmodules import module_command
+from rmqlab.cluster.supervisor.fork.ownmodules import module_command
 
 Run = Callable[..., Result]
 KEYS = {"RMQLAB_ACCESS_KEY": "shop-writes", "RMQLAB_SECRET_KEY": "secret-of-shop"}

@@ -13,7 +13,7 @@ from rmqlab.cluster.control.outputs import Fault
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.session import Operator
-from rmqlab.cluster.supervisor.process_state import WrongStateError
+from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
 from tests.cluster.control.conftest import TOKEN, Api, request_bytes
 
 PLACES = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1/topics/%00")

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.cli.event_lines import clock_text
+from rmqlab.cluster.cli.output.event_lines import clock_text
 from rmqlab.cluster.diverged.listing import DivergedMessage, list_diverged
 from rmqlab.cluster.diverged.resend import Resent, as_sent, reasons_to_skip
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
 from rmqlab.remoting.message import RecordError, StoredMessage
 from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter
 from rmqlab.store.messagestore import MessageStore

@@ -9,10 +9,10 @@ import trio
 from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.diverged.listing import DivergedMessage, list_diverged
 from rmqlab.cluster.diverged.resend import resend
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.nodestore import store_config
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.nodestore import store_config
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.scan import LogScan
 from rmqlab.store.testing import new_message, small_config

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from rmqlab.cluster.faults.active_faults import ActiveFaults
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
     NodeKind,

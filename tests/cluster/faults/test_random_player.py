@@ -9,7 +9,7 @@ import trio
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from tests.cluster.simulated import on_cluster, simulated
 
 PLANNED = ((2, "kill"), (3, "start"), (4, "kill"), (5, "start"))

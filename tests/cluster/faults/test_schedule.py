@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from rmqlab.cluster.faults.schedule import UNDOS, PlannedAction, RandomFaults, describe_random, plan_actions
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.faults import FaultError
 
 SPEC = ClusterSpec(groups=3, slaves=1)

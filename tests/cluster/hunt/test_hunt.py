@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.cli.hunt_progress import shown
+from rmqlab.cluster.cli.output.hunt_progress import shown
 from rmqlab.cluster.hunt import trial
 from rmqlab.cluster.hunt.case import FIRST_FAULT, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS

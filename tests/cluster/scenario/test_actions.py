@@ -9,7 +9,7 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.player import heal_and_resume_all
-from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.faults import fault_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
-from rmqlab.cluster.supervisor.roles import with_first_members_leading
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.plan.roles import with_first_members_leading
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, nodes_of, place
 
 SPEC = ClusterSpec(groups=2, slaves=1)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))

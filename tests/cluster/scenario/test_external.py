@@ -21,7 +21,7 @@ from rmqlab.cluster.scenario.external import (
     run_command,
 )
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 
 LONG = 60.0
 

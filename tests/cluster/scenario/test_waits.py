@@ -4,7 +4,7 @@ import pytest
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError
 from rmqlab.cluster.scenario.waits import JournalCondition, parse_wait
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.runtime.journals.journal import JournalEntry
 
 SPEC = ClusterSpec(name="x")

@@ -11,11 +11,11 @@ import trio
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.simulation.forks import SimulatedForks
 from rmqlab.cluster.simulation.host import simulate
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.forklaunch import WORKLOAD_MODULES
-from rmqlab.cluster.supervisor.forkserver import NotSpawned, Report
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.forklaunch import WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.fork.forkserver import NotSpawned, Report
 from rmqlab.cluster.supervisor.host import Host
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import FAULTS
 from rmqlab.faults.documents import example_of
 from rmqlab.runtime.clock import ClockSettings, cluster_millis

@@ -10,7 +10,8 @@ import pytest
 
 from rmqlab.cluster.supervisor import address_allocation
 from rmqlab.cluster.supervisor.address_allocation import allocate_addresses
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
+from rmqlab.cluster.supervisor.files.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, nodes_of, workload_host
 from rmqlab.cluster.supervisor.ports import (
     PortTakenError,
     check_free,
@@ -18,7 +19,6 @@ from rmqlab.cluster.supervisor.ports import (
     has_loopback_network,
     loopback_network,
 )
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, workload_host
 
 needs_loopback_network = pytest.mark.skipif(sys.platform != "linux", reason="127.77.x.y exists on Linux only")
 

@@ -17,10 +17,10 @@ import attrs
 import pytest
 import trio
 
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.children import ForkServer
-from rmqlab.cluster.supervisor.forkserver import Continued, Exited, Report, Spawned, Stopped
-from rmqlab.cluster.supervisor.nodesettings import toml_text
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.children import ForkServer
+from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, Report, Spawned, Stopped
+from rmqlab.cluster.supervisor.plan.nodesettings import toml_text
 from rmqlab.runtime.clock import ClockSettings
 from rmqlab.runtime.node.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
 from rmqlab.runtime.node.mapstream import receive_messages

@@ -24,7 +24,7 @@ from rmqlab.cluster.supervisor.command import (
     CommandResult,
     Failure,
 )
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 
 GARBAGE = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 LATE = COMMANDS.encode(Failure("'ready' is not true after 1 s", is_usage=False, is_late=True))

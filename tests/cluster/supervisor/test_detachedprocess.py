@@ -10,8 +10,9 @@ from typing import NoReturn
 
 import pytest
 
-from rmqlab.cluster.supervisor import detachedprocess, forklaunch
+from rmqlab.cluster.supervisor import detachedprocess
 from rmqlab.cluster.supervisor.detachedprocess import DetachedProcess, start_early, started_process
+from rmqlab.cluster.supervisor.fork import forklaunch
 from tests.interop.waiting import wait_until
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.cluster.supervisor.directory import LATEST_MILLIS, ClusterDirectory, Record, RecordError
+from rmqlab.cluster.supervisor.files.directory import LATEST_MILLIS, ClusterDirectory, Record, RecordError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement
 from rmqlab.cluster.supervisor.starting import last_time
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement
 from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter
 
 RECORD = Record(spec=ClusterSpec(rate=10), placement=Placement(subnet=9))

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from rmqlab.cluster.supervisor.logs import LogTail, last_lines
+from rmqlab.cluster.supervisor.files.logs import LogTail, last_lines
 
 
 def test_a_log_is_followed_into_its_next_file(tmp_path: Path) -> None:

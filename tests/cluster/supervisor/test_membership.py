@@ -5,11 +5,11 @@ import re
 import attrs
 import pytest
 
-from rmqlab.cluster.supervisor.membership import Addition, addition, removal, without
-from rmqlab.cluster.supervisor.nodesettings import own_settings, set_for
-from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.specs import check_spec, planned_names
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.membership import Addition, addition, removal, without
+from rmqlab.cluster.supervisor.plan.nodesettings import own_settings, set_for
+from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
+from rmqlab.cluster.supervisor.plan.specs import check_spec, planned_names
+from rmqlab.cluster.supervisor.plan.topology import (
     BLOCK,
     ClusterSpec,
     Node,

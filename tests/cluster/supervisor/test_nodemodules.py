@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, MEMBER_MODULE, NAMESERVER_MODULE, import_steps
-from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
-from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, Node, NodeKind, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.fork.forklaunch import BROKER_MODULE, MEMBER_MODULE, NAMESERVER_MODULE, import_steps
+from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, ClusterSpec, Node, NodeKind, Placement, nodes_of, place
 
 
 def nodes_in(mode: str) -> list[Node]:

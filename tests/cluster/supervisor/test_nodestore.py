@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.nodesettings import node_settings
-from rmqlab.cluster.supervisor.nodestore import (
+from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.files.nodestore import (
     NothingToWipeError,
     OutsideError,
     check_inside,
@@ -19,7 +18,8 @@ from rmqlab.cluster.supervisor.nodestore import (
     wipe,
     write_settings,
 )
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.plan.nodesettings import node_settings
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, NodeKind, Placement, nodes_of, place
 from rmqlab.store.offline.powerloss import Lost
 
 NODES = {node.name: node for node in nodes_of(ClusterSpec(), place(ClusterSpec(), Placement(subnet=1)))}

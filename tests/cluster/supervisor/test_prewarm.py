@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.cluster.supervisor.forklaunch import PRELOADED
-from rmqlab.cluster.supervisor.forkserver import preload
-from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
-from rmqlab.cluster.supervisor.nodesettings import node_settings
-from rmqlab.cluster.supervisor.prewarm import BODIES, MESSAGES, SETTINGS, prewarm
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.fork.forklaunch import PRELOADED
+from rmqlab.cluster.supervisor.fork.forkserver import preload
+from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
+from rmqlab.cluster.supervisor.fork.prewarm import BODIES, MESSAGES, SETTINGS, prewarm
+from rmqlab.cluster.supervisor.plan.nodesettings import node_settings
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.config.settings import SettingsError
 from rmqlab.runtime.node.control import Message
 from rmqlab.runtime.regularfile import read_regular_text

@@ -3,7 +3,7 @@ import signal
 import attrs
 import pytest
 
-from rmqlab.cluster.supervisor.process_state import NodeState, ProcessState, describe_end
+from rmqlab.cluster.supervisor.plan.process_state import NodeState, ProcessState, describe_end
 
 ALIVE = ProcessState(is_alive=True, pid=7)
 READY = attrs.evolve(ALIVE, ready={})

@@ -2,9 +2,16 @@
 
 import pytest
 
-from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.roles import acting_master, changes_of, check_one_each, demoted, promoted, with_changes
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
+from rmqlab.cluster.supervisor.plan.roles import (
+    acting_master,
+    changes_of,
+    check_one_each,
+    demoted,
+    promoted,
+    with_changes,
+)
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of, place
 
 SPEC = ClusterSpec(role="SYNC_MASTER", groups=2, slaves=2)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))

@@ -5,9 +5,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from rmqlab.cluster.supervisor.process_state import ProcessState
-from rmqlab.cluster.supervisor.status import MOST_FACTS, Facts, status_document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState
+from rmqlab.cluster.supervisor.plan.status import MOST_FACTS, Facts, status_document
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.bounds import LEFT_OUT
 from rmqlab.runtime.node.control import ControlLink
 

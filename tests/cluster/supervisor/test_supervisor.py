@@ -11,9 +11,9 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.actions import VERBS
-from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.forkserver import Exited, Spawned
-from rmqlab.cluster.supervisor.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.forkserver import Exited, Spawned
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
 from rmqlab.faults import DiskFull, Isolation

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rmqlab.cluster.supervisor.nodesettings import node_settings, toml_text
-from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import (
+from rmqlab.cluster.supervisor.plan.nodesettings import node_settings, toml_text
+from rmqlab.cluster.supervisor.plan.specs import check_spec
+from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.topology import (
     BROKER_SLOTS,
     MORE_BROKER_SLOTS,
     ClusterSpec,

@@ -1,0 +1,1 @@
+"""Messages that are stored a second time later: delayed and half messages."""

@@ -1,0 +1,1 @@
+"""Requests that wait: for a message, for a flush, for a slave."""

@@ -1,0 +1,1 @@
+"""A cluster's directory, its stores and its logs."""

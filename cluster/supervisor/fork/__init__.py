@@ -1,0 +1,1 @@
+"""The fork server, and the start of processes that it forks."""

@@ -1,0 +1,1 @@
+"""What a cluster is and becomes: nodes, roles, settings, status. No I/O."""
