@@ -41,12 +41,11 @@ from rmqlab.runtime.net.fault_hooks import Transport
 from rmqlab.runtime.net.meter import Meter
 from rmqlab.runtime.net.reactor import READ, WRITE, Reactor
 from rmqlab.runtime.net.remoting_errors import ConnectionLostError, RequestTimeoutError
-from rmqlab.runtime.text import time_text
+from rmqlab.runtime.text.time_text import no_response
 
 log = logging.getLogger(__name__)
 
-_JOIN_BELOW = 128 * 1024
-_MAX_BUFFERS = 512  # below IOV_MAX: 1024
+_JOIN_BELOW, _MAX_BUFFERS = 128 * 1024, 512  # fewer buffers than IOV_MAX: 1024
 
 
 class Channel:
@@ -161,7 +160,7 @@ class Channel:
             await answered.wait()
         if not got:
             self.forget(opaque)
-            raise RequestTimeoutError(f"{self.peer}: {time_text.no_response(command.code, timeout, whole)}")
+            raise RequestTimeoutError(f"{self.peer}: {no_response(command.code, timeout, whole)}")
         if got[0] is None:
             raise ConnectionLostError(f"connection to {self.peer} closed before the response: {self.close_reason}")
         return got[0]
