@@ -229,7 +229,7 @@ async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, r
             parked.reply(Reply(body=memoryview(message)))
 
     reactor.run(answer)
-    kept = [parked.channel._out[-1] for parked in peer.parked]
+    kept = [parked.channel._out.buffers[-1] for parked in peer.parked]
     assert all(one is kept[0] for one in kept)
     for sock in socks:
         assert await _read_replies(sock, 1) == 1

@@ -41,11 +41,10 @@ from rmqlab.runtime.net.fault_hooks import Transport
 from rmqlab.runtime.net.meter import Meter
 from rmqlab.runtime.net.reactor import READ, WRITE, Reactor
 from rmqlab.runtime.net.remoting_errors import ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.net.sendbuffer import SendBuffer
 from rmqlab.runtime.text.time_text import no_response
 
 log = logging.getLogger(__name__)
-
-_JOIN_BELOW, _MAX_BUFFERS = 128 * 1024, 512  # fewer buffers than IOV_MAX: 1024
 
 
 class Channel:
@@ -76,9 +75,8 @@ class Channel:
         self._kept: list[Frame] = []  # received frames that wait to be served
         self.has_spoken = self._has_ended = self._is_resuming = self._is_dirty = False  # spoken: sent a whole frame
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
-        self._out: list[Buffer] = []
+        self._out = SendBuffer()
         self._owed = self._parked = self._opaque = 0
-        self._skip = 0  # bytes of the first of these buffers that are already sent
         self._on_drained: list[Callable[[], None]] = []
         self._interest = READ
         self._pending: dict[int, Callable[[Command | None], None]] = {}
@@ -99,7 +97,7 @@ class Channel:
         """
         if self.is_closed:
             return
-        self._out += buffers
+        self._out.buffers += buffers
         size = sum(map(len, buffers))
         self._owed += size
         self._reactor.owed += size
@@ -179,7 +177,7 @@ class Channel:
         self.close_reason = reason
         self._reactor.unregister(self._sock)
         self._sock.close()
-        self._out.clear()
+        self._out = SendBuffer()
         self._keep([])
         self._on_drained.clear()
         self._reactor.owed -= self._owed
@@ -230,7 +228,7 @@ class Channel:
 
     def _end(self) -> None:
         """Close at the peer's end of stream, once it has what it is owed."""
-        if self._pending or not (self._out or self._kept):  # pending: responses of the peer that will not come
+        if self._pending or not (self._out.buffers or self._kept):  # pending: responses of the peer that will not come
             self.close("closed by the peer")
         elif not self._kept:  # otherwise the end is read again later
             self._has_ended = True
@@ -340,18 +338,18 @@ class Channel:
         if self.is_closed:
             return
         try:
-            while self._out:
-                self._send_some()
+            while self._out.buffers:
+                self._meter.sent += self._out.send(self._sock)
+                self.last_active_at = self._now()
         except BlockingIOError:
-            # Views must not outlive the pass: their file can be closed or truncated afterwards.
-            self._out = [self._reactor.copied(one) if isinstance(one, memoryview) else one for one in self._out]
+            self._out.own(self._reactor.copied)
         except OSError as exc:
             self.close(exc.strerror or str(exc))
             return
         except Exception as exc:  # noqa: BLE001 - a boundary
             self._fail("sent frame", exc)
             return
-        owed = sum(map(len, self._out)) - self._skip
+        owed = self._out.unsent()
         self._reactor.owed -= self._owed - owed
         self._owed = owed
         if owed > MAX_OWED or (self._reactor.owed > PROCESS_MAX_OWED and self.is_congested):
@@ -373,28 +371,9 @@ class Channel:
         if may_serve and self._kept and not self._is_resuming:
             self._is_resuming = True
             self._reactor.again(self._resume)
-        interest = (WRITE if self._out else 0) | (READ if may_serve and not (self._kept or self._has_ended) else 0)
+        interest = (WRITE if self._out.buffers else 0) | (
+            READ if may_serve and not (self._kept or self._has_ended) else 0
+        )
         if interest != self._interest:
             self._interest = interest
             self._reactor.modify(self._sock, interest, self._on_ready)
-
-    def _send_some(self) -> None:
-        out = self._out
-        if len(out) > 1 and sum(map(len, out)) < _JOIN_BELOW:
-            out[:] = [b"".join(out)]
-        buffers = out[:_MAX_BUFFERS]
-        if self._skip:
-            buffers[0] = memoryview(out[0])[self._skip :]
-        sent = self._sock.sendmsg(buffers) if len(buffers) > 1 else self._sock.send(buffers[0])
-        self.last_active_at = self._now()
-        self._meter.sent += sent
-        sent += self._skip
-        done = 0
-        for buffer in out:
-            size = len(buffer)
-            if sent < size:
-                break
-            sent -= size
-            done += 1
-        del out[:done]
-        self._skip = sent
