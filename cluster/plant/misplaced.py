@@ -11,7 +11,8 @@ from rmqlab.cluster.plant.queues import QueueEntries, index_size
 from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.keyindex.index import IndexFile, key_hash
+from rmqlab.store.keyindex.indexfile import IndexFile
+from rmqlab.store.keyindex.indexing import key_hash
 
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored", names_victims=True)

@@ -23,7 +23,8 @@ import attrs
 from rmqlab.runtime.regularfile import check_regular
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.keyindex.index import Index, IndexFile
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.log.recovery import Walk
 from rmqlab.store.queue.consumequeue import ConsumeQueue

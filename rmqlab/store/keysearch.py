@@ -4,7 +4,8 @@ from collections.abc import Generator
 from typing import TypeVar, cast
 
 from rmqlab.store.batches.keyreader import is_record_of
-from rmqlab.store.keyindex.index import Index, key_hash
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.results import QueryResult
 

@@ -9,7 +9,9 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.keyindex.index import Index, IndexFile, key_hash
+from rmqlab.store.keyindex.index import Index
+from rmqlab.store.keyindex.indexfile import IndexFile
+from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message
 

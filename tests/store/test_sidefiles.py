@@ -12,7 +12,7 @@ from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.files.configfile import save_config_file
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.keyindex.index import IndexFile
+from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.indexfiles import foreign_indexes, odd_index_names
 from rmqlab.store.offline.sidefiles import (

@@ -5,9 +5,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rmqlab.remoting.message import Buffer, java_hash
+from rmqlab.remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, Buffer, java_hash
 from rmqlab.store.columns import DIGITS, from_little_endian
-from rmqlab.store.keyindex.index import key_hash
 from rmqlab.store.tagscodes import property_of
 
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
@@ -27,6 +26,21 @@ PAIR_END: Final = b"\x02"
 ABOVE_0: Final = bytes(
     b"0123456789abcdefghijklmnopqrstu"[c - 48] if 48 <= c < 79 else ord("~") for c in range(256)
 )  # fmt: skip
+
+
+def key_hash(key: bytes) -> int:
+    """Return the hash of `topic#key` in UTF-8 (store-ha#23).
+
+    Java's abs of its hash, or 0 if that is still negative.
+    """
+    if len(key) <= HASH_CHUNK and key.isascii():
+        # Repeats `unsigned_hash` inline for speed: this runs once or more per message.
+        hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
+    else:
+        hashed = java_hash(key.decode("utf-8", "replace")) & 0xFFFFFFFF
+    if hashed < 0x8000_0000:
+        return hashed
+    return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0
 
 
 def index_hashes(text: bytes, prefix: bytes) -> list[int]:

@@ -26,7 +26,8 @@ from rmqlab.remoting.message import (
 from rmqlab.runtime.config.tomltext import parse_toml
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.keyindex.index import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, key_hash
+from rmqlab.store.keyindex.indexfile import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.log.loglayout import files_in, log_directory
 
 _LARGEST_RECORD: Final = 16 * 2**20
