@@ -17,7 +17,7 @@ from rmqlab.cluster.control.judging import judge
 from rmqlab.cluster.control.messages import SendItem, reject
 from rmqlab.cluster.control.operatorendpoints import OPERATOR_ENDPOINTS
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.supervisor.commandserver import HANDLERS
+from rmqlab.cluster.supervisor.commandhandlers import HANDLERS
 from rmqlab.runtime.config.settings import snake
 
 _JUDGES = trio.CapacityLimiter(1)

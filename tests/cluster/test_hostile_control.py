@@ -14,7 +14,8 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor import commandserver, eventlog
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
-from rmqlab.cluster.supervisor.commandserver import HANDLERS, serve_connection
+from rmqlab.cluster.supervisor.commandhandlers import HANDLERS
+from rmqlab.cluster.supervisor.commandserver import serve_connection
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.fork.children import ForkServer
 from rmqlab.cluster.supervisor.fork.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
