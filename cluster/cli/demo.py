@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.output.screen import HangingLine, console
-from rmqlab.cluster.cli.terms import fail
+from rmqlab.cluster.cli.terms import no_result
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
@@ -26,7 +26,7 @@ from rmqlab.cluster.supervisor.serve import UP_FAILURES
 def demo(rate: float) -> None:
     """Start a cluster, load it, kill its master, and show the events and the losses.
 
-    Exit status 0: no acknowledged message was lost. 1: at least one was lost.
+    Exit status 0: no acknowledged message was lost. 1: at least one was lost. 2: no result.
     """
     directory = ClusterDirectory.named(SPEC.name)
     stage = Terminal(console)
@@ -45,9 +45,9 @@ def demo(rate: float) -> None:
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:
             raise
-        fail(str(_first(known)))
+        no_result(str(_first(known)))
     if ending is None:
-        fail("interrupted; everything is stopped")
+        no_result("interrupted; everything is stopped")
     stage.ending(ending, str(directory.path))
     raise click.exceptions.Exit(0 if ending.holds else 1)
 

@@ -9,7 +9,9 @@ _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Errors of writes and syncs, which name no file."""
 _UNSHOWN_OPTION = "--secret-key"
 _ENVIRONMENT = ("RMQLAB_ACCESS_KEY", "RMQLAB_SECRET_KEY")
-JUDGING = frozenset({"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff", "wait"})
+JUDGING = frozenset(
+    {"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff", "wait", "demo"}
+)
 """Commands whose exit status 1 is a result, such as the verdict `violated`: whatever prevents a result ends with 2."""
 
 

@@ -33,6 +33,7 @@ from rmqlab.cluster.supervisor.plan.topology import (
     DLEDGER,
     MASTER_SLAVE,
     MODES,
+    MOST_BROKERS,
     ClusterSpec,
     Placement,
     node_names,
@@ -221,6 +222,8 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
     elif wrong := {"slaves", "role"} & given.keys():
         misused(f"--{min(wrong)}: a DLedger group elects its master: use --replicas, or --mode {MASTER_SLAVE}")
     elif "replicas" in given or before.mode != DLEDGER:
+        if not 1 <= given.get("replicas", DEFAULT_REPLICAS) <= MOST_BROKERS:
+            misused(f"replicas = {given['replicas']}: expected an odd number, 1 to {MOST_BROKERS - 1}")
         options["slaves"] = given.get("replicas", DEFAULT_REPLICAS) - 1
     if record is not None and mode in MODES and mode != before.mode:
         misused(f"--mode {mode}: the stores of this cluster are of mode {before.mode}: `rmqlab down --purge` first")

@@ -76,8 +76,18 @@ class Fields:
         except msgspec.ValidationError as exc:
             text = _TYPE.sub(lambda match: _JSON_TYPES[match[0]], str(exc)).replace("`", "")
             place = _PLACE.search(text) or _MISSING.search(text)
-            invalid(_PLACE.sub("", text), field=place[1] if place else None)
+            field = place[1] if place else None
+            invalid(_PLACE.sub("", text) + self._values_of(field, text), field=field)
         return arguments
+
+    def _values_of(self, field: str | None, error: str) -> str:
+        """Return the valid values of a field, for an error of msgspec that does not name them."""
+        if not error.startswith("Invalid enum value"):
+            return ""
+        kinds = self.schema()["properties"].get(field, {}).get("anyOf", ())
+        values = [value for kind in kinds for value in kind.get("enum", ())]
+        numbers = [f"{kind['minimum']} to {kind['maximum']}" for kind in kinds if kind.get("type") == "integer"]
+        return f"; expected {', '.join(values + numbers)}"
 
     def schema(self) -> Schema:
         _, components = msgspec.json.schema_components([self.fields])

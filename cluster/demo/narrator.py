@@ -82,18 +82,20 @@ def _reason(error: str, outcome: str) -> str:
     """Return the kind of an error, without the details of a single send."""
     if not error:
         return ""
-    if outcome == "indeterminate" and "no response" not in error and "stopped" not in error:
-        return _REASONS["closed before the response"]  # the in-doubt attempt decides, not later ones
+    if outcome == "indeterminate":  # the in-doubt attempt decides, not later ones
+        is_late = "no response" in error or "stopped" in error
+        return _LATE if is_late else "the connection closed before the response; perhaps stored"
     for sign, reason in _REASONS.items():
         if sign in error:
             return reason
     return error.split("\n", 1)[0][:100]
 
 
+_LATE = "no response in time; perhaps stored, and the producer retries"
 _REASONS = {
-    "closed before the response": "the connection closed before the response; perhaps stored",
-    "no response": "no response in time; perhaps stored, and the producer retries",
+    "no nameserver": "no nameserver responds",
     "onnection refused": "connection refused at the master's address",
+    "no connection to": "no connection to the master in time",
     "no broker of topic": "the route names no master",
     "no known master": "the route names no master",
     "o route": "the route names no master",

@@ -15,6 +15,7 @@ from typing import Any
 
 from rmqlab.cluster.supervisor.fork.ownmodules import module_command
 from rmqlab.cluster.supervisor.plan.nodesettings import toml_text
+from rmqlab.runtime.config.settings import NO_SIMILAR_KEY
 from rmqlab.runtime.config.validators import line_fault, shown
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -48,6 +49,7 @@ def try_settings(settings: Mapping[str, Any], members: int = 0) -> list[str]:
             capture_output=True,
             text=True,
             check=False,
+            process_group=0,  # Ctrl-C must reach only the command, else it looks like rejected settings
         )
     lines = [line.partition(f"{path}: ")[2] or line for line in done.stderr.splitlines()]
     if done.returncode:
@@ -73,7 +75,7 @@ def _check_value(key: str, value: Any) -> None:
     The Python API accepts any object.
     """
     if not _KEY.fullmatch(key):
-        raise BadSettingsError(f"unknown key {shown(key)}; expected RocketMQ's keys in this form: listen_port")
+        raise BadSettingsError(f"unknown key {shown(key)}; {NO_SIMILAR_KEY}")
     if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
         raise BadSettingsError(f"{key} = {shown(value)}: expected text, a number, true or false")
     if isinstance(value, str) and (fault := line_fault(value)):

@@ -94,7 +94,10 @@ def test_settings_accepted_by_4_9_8_are_valid(tmp_path: pathlib.Path, text: str)
         ('store_path_root_dir = "/x\\ny"', "expected one line without control characters"),
         ('d_leger_group = "a\\u001bb"', "expected one line without control characters"),
         ('dleger_group = "a"', "unknown key dleger_group; did you mean d_leger_group?"),
-        ('nonsense = "a"', "unknown key nonsense; expected RocketMQ's keys in this form: listen_port"),
+        (
+            'nonsense = "a"',
+            "unknown key nonsense; RocketMQ's settings files have no similar key; an example of one: listen_port",
+        ),
     ],
 )
 def test_invalid_broker_settings_are_named(tmp_path: pathlib.Path, text: str, said: str) -> None:

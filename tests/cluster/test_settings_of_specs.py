@@ -4,7 +4,9 @@ It runs before anything starts.
 """
 
 import math
+import os
 import pathlib
+import sys
 from typing import Any, cast
 
 import pytest
@@ -13,6 +15,7 @@ from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.cli.settings import parse_setting
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.pytest_plugin import _place, _settings_named
+from rmqlab.cluster.supervisor import check_settings
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
@@ -84,6 +87,15 @@ def test_settings_unsupported_by_a_settings_file_are_named(settings: dict[str, A
 
 def test_settings_without_effect_cause_a_remark() -> None:
     assert try_settings({"use_tls": True}) == ["no effect here: use_tls"]
+
+
+def test_ctrl_c_in_a_terminal_is_not_taken_for_a_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends SIGINT to the whole group of the command's processes."""
+    code = "import os, sys; sys.exit(f'group {os.getpgrp()}')"
+    monkeypatch.setattr(check_settings, "module_command", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(BadSettingsError, match=r"group \d+") as raised:
+        try_settings({"region_id": "x"})
+    assert str(raised.value) != f"group {os.getpgrp()}"
 
 
 def test_settings_of_a_group_are_checked_as_those_of_its_member() -> None:

@@ -30,6 +30,9 @@ CLAIM_SLOT = 254
 BLOCK = 256
 """A slot from here on is in a further subnet: slot 256 + N is N of the first one, 512 + N of the second."""
 MORE_BROKER_SLOTS = tuple(block * BLOCK + n for block in range(1, 5) for n in range(1, CLAIM_SLOT))
+MOST_NAMESERVERS: Final = len(NAMESERVER_SLOTS)
+MOST_BROKERS: Final = len(BROKER_SLOTS) + len(MORE_BROKER_SLOTS)
+"""In all groups together, where each node has an address of its own."""
 
 MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
 MASTER_SLAVE, DLEDGER = MODES = ("master-slave", "dledger")
@@ -65,10 +68,6 @@ class NodeKind(enum.StrEnum):
     WORKLOAD = "workload"
 
 
-MOST_COUNTED: Final = 2000
-"""Of groups, of slaves and of nameservers: more than a cluster has addresses for, and few enough to name them all."""
-
-
 def _is_name(_instance: object, _attribute: object, value: str) -> None:
     if not _NAME.fullmatch(value):
         raise ValueError(f"cluster name {shown(value)}: {_NAME_RULE}")
@@ -79,13 +78,13 @@ class ClusterSpec:
     """The specification of a cluster by the user."""
 
     name: str = attrs.field(default="default", validator=_is_name)
-    groups: int = attrs.field(default=1, validator=within(1, MOST_COUNTED))
+    groups: int = attrs.field(default=1, validator=within(1, MOST_BROKERS))
     """Number of broker groups, each a master and its slaves."""
-    slaves: int = attrs.field(default=1, validator=within(0, MOST_COUNTED))
+    slaves: int = attrs.field(default=1, validator=within(0, MOST_BROKERS - 1))
     """Number of slaves of each master; in a DLedger group, the number of members less one."""
     mode: str = attrs.field(default=MASTER_SLAVE, validator=one_of(MODES))
     """Whether a group has a master for good, or a DLedger log whose leader it elects."""
-    nameservers: int = attrs.field(default=1, validator=within(1, MOST_COUNTED))
+    nameservers: int = attrs.field(default=1, validator=within(1, MOST_NAMESERVERS))
     role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
     profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))

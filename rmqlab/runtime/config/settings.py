@@ -50,6 +50,8 @@ _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBa
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
 MOST_BYTES = 2**20
 """Bytes of a settings file."""
+NO_SIMILAR_KEY: Final = "RocketMQ's settings files have no similar key; an example of one: listen_port"
+"""End of an error about an unknown key."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as in Java, without underscores as in 1_000
 
 
@@ -163,8 +165,8 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(snake(key), known, 1)
-            hint = f"; did you mean {near[0]}?" if near else "; expected RocketMQ's keys in this form: listen_port"
-            raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}{hint}")
+            hint = f"did you mean {near[0]}?" if near else NO_SIMILAR_KEY
+            raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}; {hint}")
     return Settings(str(path), values, {})
 
 

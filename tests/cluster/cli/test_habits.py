@@ -253,7 +253,8 @@ def test_a_reader_that_ends_early_is_not_taken_for_a_verdict(home: pathlib.Path,
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "text"), [("compare", 2, "interrupted: no result"), ("demo", 1, "Aborted!")]
+    ("command", "status", "text"),
+    [("compare", 2, "interrupted: no result"), ("demo", 2, "interrupted: no result"), ("up", 1, "Aborted!")],
 )
 def test_ctrl_c_in_a_task_prints_no_traceback(
     home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str, status: int, text: str

@@ -149,6 +149,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("PATCH", "/v1/topics/orders", {"queues": 0}, 422, "queues: Expected integer >= 1"),
         ("PATCH", "/v1/topics/orders", {"queues": 2, "read_queues": 2}, 422, "expected either `queues` or these"),
         ("PATCH", "/v1/topics/orders", {"permision": "rw"}, 422, "did you mean permission?"),
+        ("PATCH", "/v1/topics/orders", {"permission": "q"}, 422, "'q'; expected none, r, rw, w, 0 to 7"),
         ("POST", "/v1/topics", {"topic": "x", "brokers": ["broker-b"]}, 404, "did you mean broker-a?"),
         ("POST", "/v1/topics", {"topic": "x y"}, 422, "topic 'x y' has a character other than"),
         ("POST", "/v1/topics", {"topic": "x" * 200}, 422, "127"),

@@ -39,6 +39,25 @@ def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
     assert lines == ["sends now end in indeterminate: the connection closed before the response; perhaps stored"]
 
 
+def test_a_refused_send_is_never_narrated_as_perhaps_stored() -> None:
+    narrator = Narrator(ROLES)
+    errors = [
+        "refused, 1 attempt: no connection to 127.77.1.20:10911 before the send timed out",
+        "refused, 2 attempts: no connection to 127.77.1.20:10911 before the send timed out",
+        "no nameserver can be reached: 127.77.1.1:9876: no response to request code 105 within 3 s",
+        "no nameserver can be reached: no connection to 127.77.1.1:9876: Connection refused",
+    ]
+    lines = [
+        line
+        for number, error in enumerate(errors)
+        for line in lines_of(narrator, "produce-1", "sent", number=number, outcome="refused", error=error)
+    ]
+    assert lines == [
+        "sends now end in refused: no connection to the master in time",
+        "sends now end in refused: no nameserver responds, after 2 refused",
+    ]
+
+
 def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
     lines = lines_of(Narrator({"127.77.1.21": "the slave"}), "broker-a", "ha_connected", slave="127.77.1.21:40000")
     assert lines == ["the slave is connected for replication"]

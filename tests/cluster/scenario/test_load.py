@@ -100,7 +100,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('topic = "orders"', 'topic = "orders"\nsize = 67108865', 13, "workload[1].size: size = 67108865: expected 0 to 67108864"),
         ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
         ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
-        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected 0 to 2000"),
+        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected 0 to 1231"),
         ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: there are two called 'broker-a'"),
         ('kind = "produce"', 'kind = "prodce"', 11, "workload[1].kind: 'prodce'; did you mean produce?"),
         ('topic = "orders"\n\n', 'topik = "orders"\n\n', 12, "workload[1].topik: no such key; did you mean topic?"),
@@ -301,7 +301,7 @@ def test_settings_of_steps_are_checked_before_the_start() -> None:
     [
         ("flushDiskTyp = 'x'", "unknown key flushDiskTyp; did you mean flushDiskType?"),
         ("flush_disk_type = 'SYNC_FLUSH'", "unknown key flush_disk_type; did you mean flushDiskType?"),
-        ("zzz = 1", "unknown key zzz; expected RocketMQ's keys in this form: listenPort"),
+        ("zzz = 1", "unknown key zzz; RocketMQ's settings files have no similar key; an example of one: listenPort"),
         ("slaveReadEnable = 'yes'", "slaveReadEnable = 'yes': expected true or false"),
         ("flushDiskType = true", "flushDiskType = 'true': expected ASYNC_FLUSH or SYNC_FLUSH"),
         ("slaveReadEnable = true, serveRequestsOf5x = false, brokerIP1 = '10.0.0.1'", ""),

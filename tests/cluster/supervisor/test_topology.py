@@ -15,6 +15,7 @@ from rmqlab.cluster.supervisor.plan.topology import (
     UnknownTargetError,
     group_name,
     namesrv_addr,
+    node_names,
     nodes_of,
     place,
     workload_host,
@@ -62,7 +63,22 @@ def test_more_nodes_than_addresses_are_refused() -> None:
     with pytest.raises(ValueError, match=f"room for {len(BROKER_SLOTS) + len(MORE_BROKER_SLOTS)}"):
         place(ClusterSpec(groups=700), Placement(subnet=1))
     with pytest.raises(ValueError, match="nameservers: a cluster has room for 19"):
-        place(ClusterSpec(nameservers=20), Placement(subnet=1))
+        place(ClusterSpec(nameservers=19, added=("namesrv-20",)), Placement(subnet=1))
+
+
+@pytest.mark.parametrize(
+    ("counts", "fault"),
+    [
+        ({"nameservers": 20}, "nameservers = 20: expected 1 to 19"),
+        ({"groups": 1233}, "groups = 1233: expected 1 to 1232"),
+        ({"slaves": 1232}, "slaves = 1232: expected 0 to 1231"),
+    ],
+)
+def test_the_bounds_of_counts_are_what_a_cluster_has_addresses_for(counts: dict[str, int], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        ClusterSpec(**counts)
+    largest = ClusterSpec(**{"slaves": 0} | {name: count - 1 for name, count in counts.items()})
+    assert len(place(largest, Placement(subnet=1)).slots) == sum(map(len, node_names(largest)))
 
 
 def test_groups_beyond_z_get_two_letters() -> None:
