@@ -9,6 +9,7 @@ import trio
 from rmqlab.client.admin import Admin
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
+from rmqlab.client.script import without_traceback
 
 
 async def main(namesrv_addr: str, topic: str | None = None) -> None:
@@ -31,7 +32,8 @@ async def main(namesrv_addr: str, topic: str | None = None) -> None:
 @click.option("--topic", default="")
 def command(namesrv_addr: str, topic: str) -> None:
     """Show a cluster and the bounds of a topic's queues."""
-    trio.run(main, namesrv_addr, topic or None)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic or None)
 
 
 if __name__ == "__main__":

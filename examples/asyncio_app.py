@@ -11,6 +11,7 @@ import click
 from rmqlab.client.aio import open_asyncio_client
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.script import without_traceback
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 COUNT = 10
@@ -41,7 +42,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send and consume ten messages."""
-    asyncio.run(main(namesrv_addr, topic))
+    with without_traceback():
+        asyncio.run(main(namesrv_addr, topic))
 
 
 if __name__ == "__main__":

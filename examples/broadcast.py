@@ -16,6 +16,7 @@ from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.producer import Producer
 from rmqlab.client.push import PushConsumer
+from rmqlab.client.script import without_traceback
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
 COUNT = 5
@@ -69,7 +70,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Let two members read the same news."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

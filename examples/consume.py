@@ -13,6 +13,7 @@ from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.push import PushConsumer
+from rmqlab.client.script import without_traceback
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 
@@ -50,7 +51,8 @@ async def set_when_interrupted(event: trio.Event) -> None:
 @click.option("--count", default=0)
 def command(namesrv_addr: str, topic: str, count: int) -> None:
     """Print messages as they arrive, until interrupted."""
-    trio.run(main, namesrv_addr, topic, count)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic, count)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from rmqlab.client.instance import open_client
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Producer
+from rmqlab.client.script import without_traceback
 
 
 async def main(namesrv_addr: str, topic: str) -> None:
@@ -37,7 +38,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send six messages, and read the last three."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

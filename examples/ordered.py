@@ -15,6 +15,7 @@ from rmqlab.client.instance import open_client
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.producer import Producer, SelectQueue
 from rmqlab.client.push import PushConsumer
+from rmqlab.client.script import without_traceback
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -64,7 +65,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send and consume in order."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

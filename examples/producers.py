@@ -8,6 +8,7 @@ from rmqlab.client.errors import SendError
 from rmqlab.client.instance import open_client
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Outcome, Producer
+from rmqlab.client.script import without_traceback
 
 
 async def main(namesrv_addr: str, topic: str) -> None:
@@ -50,7 +51,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send in every way that there is."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import trio
 
 from rmqlab.client.broker_api import PullStatus
 from rmqlab.client.config import ClientConfig
-from rmqlab.client.errors import NoRouteError
 from rmqlab.client.instance import open_client
 from rmqlab.client.pull import PullConsumer
+from rmqlab.client.script import without_traceback
 
 
 async def main(namesrv_addr: str, topic: str) -> None:
@@ -29,10 +29,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Read every queue of a topic from its beginning, by hand."""
-    try:
+    with without_traceback():
         trio.run(main, namesrv_addr, topic)
-    except NoRouteError as exc:
-        raise click.ClickException(str(exc)) from None
 
 
 if __name__ == "__main__":

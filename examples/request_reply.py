@@ -14,6 +14,7 @@ from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.producer import Producer
 from rmqlab.client.push import PushConsumer
 from rmqlab.client.requestreply import NoReplyError, reply_to, request
+from rmqlab.client.script import without_traceback
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 PRICES = {b"RB-1": b"9.99", b"RB-2": b"24.50"}
@@ -49,7 +50,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Ask for three prices, one of them unknown."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

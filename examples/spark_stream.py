@@ -28,7 +28,9 @@ arguments.add_argument("--seconds", type=float, default=30.0)
 arguments.add_argument("--from", dest="start", choices=("earliest", "latest"), default="latest")
 arguments.add_argument("--late", type=int, default=1, help="seconds that a message may come after later ones")
 given = arguments.parse_args()
-server = os.environ["NAMESRV_ADDR"]
+server = os.environ.get("NAMESRV_ADDR", "")
+if not server:
+    arguments.error("NAMESRV_ADDR is not set: expected the addresses that `rmqlab up` prints")
 
 # %% A stream from a topic, counted by second and broker
 with open_session("local[2]") as spark, tempfile.TemporaryDirectory() as checkpoint:

@@ -12,6 +12,7 @@ from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.push import PushConsumer
+from rmqlab.client.script import without_traceback
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
@@ -66,7 +67,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send two messages, of which one is rolled back."""
-    trio.run(main, namesrv_addr, topic)
+    with without_traceback():
+        trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,33 @@ def test_produced_messages_are_consumed_pulled_and_counted(namesrv_addr: str) ->
     assert broker.startswith("DefaultCluster broker-a master ")
     assert sum(int(line.split()[3]) for line in queues) == 10
     assert "topic orders" in run("admin", namesrv_addr)
+
+
+CLIENTS = sorted(
+    path.stem for path in (ROOT / "examples").glob("*.py") if "without_traceback()" in path.read_text(encoding="utf-8")
+)
+
+
+def test_without_a_nameserver_an_example_ends_with_one_line() -> None:
+    assert {"ordered", "delayed", "pull", "asyncio_app", "admin"} <= {*CLIENTS}
+    endless = {"consume", "produce"}  # waits for the route, and prints an outcome for each message
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        for name in sorted({*CLIENTS} - endless):
+            command = [sys.executable, f"examples/{name}.py", address, *(["carts"] if name != "admin" else [])]
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+                env={"PYTHONPATH": str(ROOT)},
+            )
+            last = f"no nameserver can be reached: no connection to {address}: Connection refused"
+            assert (name, done.returncode, done.stderr.splitlines()[-1]) == (name, 1, last)
+            assert "Traceback" not in done.stderr
 
 
 def test_every_way_to_send_is_shown(namesrv_addr: str) -> None:

@@ -74,10 +74,10 @@ def test_more_nodes_than_addresses_are_refused() -> None:
         ({"slaves": 1232}, "slaves = 1232: expected 0 to 1231"),
     ],
 )
-def test_the_bounds_of_counts_are_what_a_cluster_has_addresses_for(counts: dict[str, int], fault: str) -> None:
+def test_the_bounds_of_counts_are_what_a_cluster_has_addresses_for(counts: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         ClusterSpec(**counts)
-    largest = ClusterSpec(**{"slaves": 0} | {name: count - 1 for name, count in counts.items()})
+    largest = ClusterSpec(**{"slaves": 0, **{name: count - 1 for name, count in counts.items()}})
     assert len(place(largest, Placement(subnet=1)).slots) == sum(map(len, node_names(largest)))
 
 
