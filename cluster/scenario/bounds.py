@@ -14,6 +14,7 @@ from rmqlab.cluster.scenario.waits import OUTCOMES
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.runtime.text.counted import singular
+from rmqlab.runtime.text.number_text import plain
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
@@ -38,7 +39,9 @@ def review_expectation(expectation: Expectation, path: Path, labels: Sequence[st
         if isinstance(bound, str) and unit:
             raise BindingError((*path, key), f'{as_written(bound)}: expected a number of {unit}, such as "0 {unit}"')
         if isinstance(bound, Quantity) and unit and bound.unit not in (unit, singular(unit)):
-            raise BindingError((*path, key), f'{bound}: expected a number of {unit}, such as "{bound.value:g} {unit}"')
+            raise BindingError(
+                (*path, key), f'{bound}: expected a number of {unit}, such as "{plain(bound.value)} {unit}"'
+            )
         if isinstance(bound, Quantity) and expectation.metric is not None and bound.value < 0:
             raise BindingError((*path, key), f"{bound}: expected 0 {unit} or more, as metrics are never negative")
     least, most = expectation.at_least, expectation.at_most

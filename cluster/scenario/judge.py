@@ -12,6 +12,7 @@ import attrs
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.number_text import plain
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.verdict import Verdict, worst
 
@@ -59,9 +60,9 @@ class Judged:
         if finding.value is None:
             return f"unknown: {finding.missing}"
         if isinstance(self.expectation.equals, str):
-            return finding.text or f"{finding.value:g}"
+            return finding.text or plain(finding.value)
         least = "at least " if finding.is_at_least else ""
-        return f"{least}{counted(f'{finding.value:g}', finding.unit)}".rstrip()
+        return f"{least}{counted(plain(finding.value), finding.unit)}".rstrip()
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON; with evidence if the expectation does not hold."""

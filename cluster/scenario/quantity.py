@@ -8,6 +8,8 @@ import re
 import attrs
 
 from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.number_text import plain
 
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""
@@ -44,7 +46,7 @@ class Quantity:
         return cls(number, unit)
 
     def __str__(self) -> str:
-        return f"{self.value:g} {self.unit}"
+        return counted(plain(self.value), self.unit)
 
 
 def parse_seconds(text: object) -> float:

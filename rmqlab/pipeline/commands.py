@@ -9,23 +9,26 @@ path that is not a regular file, such as a pipe: 2, and a line for each.
 import contextlib
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 import click
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.pipeline.errors import NoSparkError, UserError
 from rmqlab.pipeline.session import check_installed, open_session
+from rmqlab.pipeline.spark.interrupts import plain_interrupts, silent_requests
 from rmqlab.pipeline.spark.masters import LOCAL, is_local
 from rmqlab.pipeline.spark.spark_home import Machine
 from rmqlab.pipeline.spark.workers import check_shared_directory
 from rmqlab.runtime.journals.journal import odd_journals
 from rmqlab.runtime.text.errorline import print_error
+from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
@@ -43,6 +46,9 @@ run_name_argument = click.argument(
     default=DEFAULT_NAME,
     help="A cluster's name, a scenario's (its newest run is meant), or a run's directory. [default]",
 )
+_Row = tuple[str, str, str, str]
+_HEADER: _Row = ("metric", "value", "unit", "evidence, or what is missing")
+_BELOW = "    "
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
 
@@ -175,10 +181,12 @@ def _judge(directory: Path, choice: SparkChoice, on_progress: Callable[[str], ob
         settings = choice.settings
         try:
             with (
+                silent_requests(),
                 reading(directory, directory / FOLDER, scale) as files,  # needs no JVM: it reads while one starts
                 open_session(
                     choice.master, machine=machine, settings=settings, py_files=choice.py_files, ship=choice.ship
                 ) as spark,
+                plain_interrupts(),
             ):
                 if not is_local(choice.master) and not is_small:  # a small run is written by this process
                     check_shared_directory(spark, directory / FOLDER)
@@ -230,23 +238,44 @@ def _show(document: dict[str, object], *, every: bool) -> None:
     findings = document["findings"]
     assert isinstance(findings, dict)
     rows = {metric: one for metric, one in findings.items() if every or is_notable(metric, one["value"])}
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("metric", "value", "unit", "evidence, or what is missing"):
-        table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
-    for metric, one in rows.items():
-        value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{one['value']:g}"
-        said = one["missing"] or (one["evidence"][0]["says"] if one["evidence"] and one["value"] else "")
-        table.add_row(printable(metric), value, one["unit"], printable(said))
-    console.print(table)
+    _print_rows([_row(metric, one) for metric, one in rows.items()])
     if len(rows) < len(findings):
         hidden = len(findings) - len(rows)
         console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
     verdict, why, warnings = str(document["verdict"]), document["why"], document["warnings"]
     assert isinstance(why, list)
     assert isinstance(warnings, list)
-    console.print(Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}")))
+    line = Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}"))
+    console.print(line, soft_wrap=True)
     for warning in warnings:
-        console.print(Text.assemble(("warning", "yellow"), printable(f": {warning}")))
+        console.print(Text.assemble(("warning", "yellow"), printable(f": {warning}")), soft_wrap=True)
+
+
+def _row(metric: str, one: Mapping[str, Any]) -> _Row:
+    value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{plain(one['value'])}"
+    said = one["missing"] or (one["evidence"][0]["says"] if one["evidence"] and one["value"] else "")
+    return printable(metric), value, one["unit"], printable(said)
+
+
+def _print_rows(rows: Sequence[_Row]) -> None:
+    """Print a line for each metric, so that files and pipes can be searched for it.
+
+    In a terminal that is too narrow for a line, the evidence is below it, with whole words.
+    """
+    widths = [max(cell_len(row[column]) for row in (_HEADER, *rows)) for column in range(3)]
+    for row in (_HEADER, *rows):
+        metric, value, unit, said = row
+        value = " " * (widths[1] - cell_len(value)) + value
+        head = f"{set_cell_size(metric, widths[0])}  {value}  {set_cell_size(unit, widths[2])}"
+        style = "bold" if row is _HEADER else ""
+        is_too_long = console.is_terminal and cell_len(head) + len("  ") + cell_len(said) > console.width
+        console.print(Text(head if is_too_long else f"{head}  {said}".rstrip(), style), soft_wrap=True)
+        if is_too_long:
+            rows_below = textwrap.wrap(
+                said, console.width - len(_BELOW), break_long_words=False, break_on_hyphens=False
+            )
+            for text in rows_below:
+                console.print(Text(f"{_BELOW}{text}", style or "dim"), soft_wrap=True)
 
 
 def _last_line(text: str) -> str:

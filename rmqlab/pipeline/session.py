@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
 from rmqlab.pipeline.spark.environment import cluster_environment, local_environment, set_environment
+from rmqlab.pipeline.spark.interrupts import ending_programs
 from rmqlab.pipeline.spark.masters import LOCAL, check_master, is_local
 from rmqlab.pipeline.spark.shipping import COMPILED, let_streams_import, ship_packages
 from rmqlab.pipeline.spark.spark_home import Machine
@@ -134,7 +135,8 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with ending_programs():
+            spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as exc:
         raise NoSparkError(f"Spark did not start at master {master}: {first_and_last_cause(str(exc))}") from exc
     spark.sparkContext.setLogLevel("ERROR")

@@ -72,6 +72,34 @@ def test_metrics_that_are_zero_are_shown_on_request_only(capsys: pytest.CaptureF
     assert "expired" in capsys.readouterr().out
 
 
+def rows_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    says = f"{'7' * 32}: indeterminate, at broker-a, broker-a-s"
+    finding: dict[str, object] = {"unit": "bytes", "at_least": False, "missing": "", "evidence": [{"says": says}]}
+    findings = {"replication_lag_duration broker-a-s": {**finding, "value": 12_345_678}}
+    document: dict[str, object] = {"findings": findings, "verdict": "holds", "why": ["well"], "warnings": []}
+    commands._show(document, every=True)
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_pipe_gets_a_line_for_each_metric(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows_of(capsys)[1] == (
+        f"replication_lag_duration broker-a-s  12345678  bytes  {'7' * 32}: indeterminate, at broker-a, broker-a-s"
+    )
+
+
+def test_a_narrow_terminal_gets_evidence_with_whole_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands.console, "_force_terminal", True)
+    monkeypatch.setattr(commands.console, "_width", 64)
+    monkeypatch.setattr(commands.console, "_height", 24)
+    assert rows_of(capsys)[2:5] == [
+        "replication_lag_duration broker-a-s  12345678  bytes",
+        f"    {'7' * 32}: indeterminate, at",
+        "    broker-a, broker-a-s",
+    ]
+
+
 def test_a_closed_pipe_is_no_exit_status_of_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, _text: str) -> int:

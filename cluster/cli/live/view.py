@@ -17,6 +17,7 @@ from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_
 from rmqlab.cluster.cli.output.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.output.links import awaits_connection
 from rmqlab.cluster.cli.output.tables import STATE_STYLES
+from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable, printable_values
 
 BAR_CELLS = 8
@@ -164,9 +165,9 @@ def size(byte_count: int) -> str:
     amount = float(byte_count)
     for unit in ("B", "KB", "MB"):
         if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.3g} {unit}"
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{plain(amount, 3)} {unit}"
         amount /= 1000
-    return f"{amount:.3g} GB"
+    return f"{plain(amount, 3)} GB"
 
 
 # ---- routes ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Times in error messages."""
 
+from rmqlab.runtime.text.number_text import plain
+
 _NEARLY_ALL = 0.9
 """Share of the whole time from which on the rest counts as the whole."""
 
@@ -21,4 +23,4 @@ def time_given(timeout: float, whole: float | None = None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+    return f"{plain(seconds, 3)} s" if seconds >= 1 else f"{plain(seconds * 1000, 3)} ms"

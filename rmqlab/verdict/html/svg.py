@@ -10,6 +10,8 @@ from html import escape
 
 import attrs
 
+from rmqlab.runtime.text.number_text import plain
+
 WIDTH = 1000
 LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 30
 _LETTER = 7
@@ -58,13 +60,13 @@ def short(value: float, unit: str = "") -> str:
     """Format a number for an axis: 1.5k, 20M; with a unit, 1.5 kB."""
     for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:.3g}{' ' * bool(unit)}{prefix}{unit}"
-    return f"{value:.3g}{' ' * bool(unit)}{unit}"
+            return f"{plain(value / size, 3)}{' ' * bool(unit)}{prefix}{unit}"
+    return f"{plain(value, 3)}{' ' * bool(unit)}{unit}"
 
 
 def short_millis(value: float) -> str:
     """Format milliseconds for an axis: 10 ms, 2 s."""
-    return f"{value:.3g} ms" if value < 1000 else f"{value / 1000:.3g} s"
+    return f"{plain(value, 3)} ms" if value < 1000 else f"{plain(value / 1000, 3)} s"
 
 
 @attrs.define
@@ -181,7 +183,7 @@ class Plot:
             f'<line class="grid" x1="{self.x.at(tick):.1f}" x2="{self.x.at(tick):.1f}"'
             f' y1="{TOP}" y2="{self.floor:.1f}"/>'
             f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 20:.1f}"'
-            f' text-anchor="middle">{tick:g} s</text>'
+            f' text-anchor="middle">{plain(tick)} s</text>'
             for tick in ticks(0, self.seconds, 10)
         )
         return (
