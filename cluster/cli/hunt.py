@@ -1,5 +1,6 @@
 """The command hunt: looks for schedules of faults that break a claim."""
 
+import contextlib
 import shlex
 import time
 from collections.abc import Sequence
@@ -108,10 +109,14 @@ def hunt(
     hunt_directory = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
     try:
+        hunt_directory.mkdir(parents=True, exist_ok=True)  # now, not after an hour of hunting
         failures = _hunt(planned, progress, hunt_directory, as_json=as_json)
         replays = {path: _replay(path, profile) for path in failures} if replay else {}
     except OSError as exc:
         no_result(f"{hunt_directory}: {exc.strerror}")
+    finally:
+        with contextlib.suppress(OSError):  # it has files, or could not be created
+            hunt_directory.rmdir()
     if as_json:
         print_json(_document(planned, progress, failures, replays))
     else:
@@ -169,7 +174,6 @@ def _circumstances(failure: Failure) -> str:
 
 def _write(failure: Failure, hunt_directory: Path, planned: Hunt) -> Path:
     """Write the smallest form as a scenario file."""
-    hunt_directory.mkdir(parents=True, exist_ok=True)
     claim = CLAIMS[failure.claim]
     path = hunt_directory / f"{failure.claim}-{failure.case.seed}.toml"
     comments = (

@@ -43,7 +43,10 @@ def ls(*, as_json: bool) -> None:
 
 
 def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
-    """Yield the clusters of the home, and the running ones of runs."""
+    """Yield the clusters of the home, and the running ones of runs.
+
+    Print a line on stderr for each of the home whose record is damaged, or of another version.
+    """
     runs = home() / "runs"
     lasting = [path for path in _folders_of(runs.parent) if path != runs]
     passing = [path for scenario in _folders_of(runs) for path in _folders_of(scenario)]
@@ -51,8 +54,11 @@ def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
         for path in paths:
             directory = ClusterDirectory(path, is_lasting=is_lasting)
             record = None
-            with contextlib.suppress(RecordError):  # of another version, or damaged: `up` reports that
+            try:
                 record = directory.read_record()
+            except RecordError as exc:
+                if is_lasting:
+                    click.echo(f"rmqlab: not listed: {exc}", err=True)
             if record is not None and (is_lasting or _state(directory) != STOPPED):
                 yield directory, record
 

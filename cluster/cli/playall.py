@@ -132,5 +132,6 @@ async def run_subprocess(path: Path, profile: str, more: Sequence[str]) -> dict[
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
-        return {"verdict": "unknown", "seconds": 0.0, "expectations": [], "missing": [text.splitlines()[-1]]}
+        reason = text.splitlines()[-1].removeprefix("rmqlab: ")
+        return {"verdict": "unknown", "seconds": 0.0, "expectations": [], "missing": [reason]}
     return document

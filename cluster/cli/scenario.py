@@ -32,13 +32,15 @@ from rmqlab.cluster.scenario.load import ScenarioError, check_settings, parse_sc
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import KeepRunning, draw_seed, run_scenario
-from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.scenario.rundir import RunDirectory, create_folder
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated
+from rmqlab.cluster.supervisor.files.directory import SetupError
 from rmqlab.cluster.supervisor.plan.topology import MODES, PROFILES
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.runtime.text.counted import counted
 from rmqlab.simulation.child import ChildEndedError
+from rmqlab.verdict.runs import home
 
 BOTH = "both"
 profile_option = click.option(
@@ -87,6 +89,10 @@ def scenarios(
     except ScenarioError as exc:
         misused(str(exc))
     if run_all:
+        try:
+            create_folder(home() / "runs")  # else each of the scenarios fails for itself
+        except SetupError as exc:
+            no_result(str(exc))
         more = ["--keep-stores"] * keep_stores + ["--simulated"] * simulated
         _run_all(listed, jobs, as_json=as_json, both=both, more=more, retry=retry)
     elif as_json:

@@ -28,6 +28,15 @@ from rmqlab.verdict.runs import home
 LATEST = "latest"
 
 
+def create_folder(path: Path) -> None:
+    """Create a directory for runs, with its parents. SetupError if that fails."""
+    check_path(path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise SetupError(f"{path} cannot be created: {exc.strerror} (see RMQLAB_HOME)") from None
+
+
 @attrs.frozen
 class RunDirectory:
     """The paths of one run."""
@@ -38,10 +47,9 @@ class RunDirectory:
     def create(cls, scenario: str, root: Path | None = None) -> "RunDirectory":
         """Create a directory and point `latest` to it. SetupError if that fails."""
         parent = (root or home() / "runs") / scenario
-        check_path(parent)
+        create_folder(parent)
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_millis() / 1000))
         try:
-            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for number in itertools.count(1):
                 path = parent / (now if number == 1 else f"{now}-{number}")
                 with contextlib.suppress(FileExistsError):

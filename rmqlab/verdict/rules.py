@@ -337,6 +337,6 @@ def _unknown(applied: Iterable[tuple[VerdictRule, Finding]], gaps: Collection[st
 
 def _shown(rule: VerdictRule, finding: Finding, reset_groups: Collection[str] = ()) -> str:
     at_least = "at least " if finding.is_at_least else ""
-    number = finding.value if isinstance(finding.value, int) else plain(finding.value)
+    number = "unknown" if finding.value is None else plain(finding.value)
     because = _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else rule.because
     return f"{finding.metric}: {at_least}{counted(number, finding.unit)}. {because}"

@@ -86,9 +86,12 @@ def test_a_damaged_record_does_not_disturb_other_clusters(tmp_path: Path) -> Non
         (tmp_path / name.replace(" ", "-") / "cluster.json").write_bytes(content)
     assert run_here(tmp_path, "up", "--name", "x", "--slaves", "0", "--detach") == (0, "")
     try:
-        assert run_here(tmp_path, "ls") == (0, "")
+        status, errors = run_here(tmp_path, "ls")
     finally:
         assert run_here(tmp_path, "down", "--name", "x") == (0, "")
+    assert (status, len(errors.splitlines())) == (0, len(RECORDS))
+    for name in RECORDS:
+        assert f"rmqlab: not listed: {tmp_path / name.replace(' ', '-') / 'cluster.json'} is damaged: " in errors
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+import trio
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.hunt.hunt import Hunt
 from rmqlab.nameserver.config import NameserverConfig
 from rmqlab.store.config import StoreConfig
 
@@ -58,6 +60,20 @@ def test_a_path_that_messages_cannot_have(
     assert (status, text.count("Traceback")) == (2 if "run" in words else 1, 0)
     assert "expected a path in UTF-8, without line breaks and control characters (see RMQLAB_HOME)" in text
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("words", ["scenarios --run", "hunt --seeds 1", "hunt --seeds 1 --dir {}/file/found"])
+def test_a_place_without_room_for_runs_is_rejected_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path if "--dir" in words else tmp_path / "file"))
+    monkeypatch.setattr(trio, "run", None)
+    monkeypatch.setattr(Hunt, "run", None)
+    status, text = error_of(words.format(tmp_path))
+    assert (status, text.count("\n")) == (2, 1)
+    assert text.startswith(f"rmqlab: {tmp_path}/file/")
+    assert "directory" in text
 
 
 def test_a_file_in_the_place_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
