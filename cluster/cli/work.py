@@ -48,7 +48,7 @@ _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
 _TOTALS = ("produced", "consumed")
 """The last events of a workload."""
-_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed", "command")
+_HOUSEKEEPING = ("node_spawned", "node_ready", "node_stopped", "journal_opened", "journal_closed", "command")
 """Kinds about the process itself, which `--all` prints."""
 
 

@@ -17,6 +17,9 @@ from rmqlab.cluster import program
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli.commands import PURPOSES, LazyCommand
 from rmqlab.cluster.cli.failures import has_only
+from rmqlab.cluster.cli.output import screen
+
+assert screen.console, "imported here: its console keeps the COLUMNS of the moment"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +78,16 @@ def test_the_script_of_the_completion_is_printed(home: pathlib.Path, shell: str)
     assert run(home, "--show-completion", "tcsh").exit_code == 2
 
 
+def test_the_package_is_the_command(home: pathlib.Path) -> None:
+    words = [sys.executable, "-m", "rmqlab", "statu"]
+    done = subprocess.run(
+        words, env={**os.environ, "RMQLAB_HOME": str(home)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: rmqlab " in done.stderr
+    assert "Did you mean 'status'?" in done.stderr
+
+
 def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> None:
     shown = run(home, "produce", "--rate", "5")
     assert (shown.exit_code, "Did you mean '--rate-per-second'?" in shown.stderr) == (2, True)
@@ -127,7 +140,7 @@ def test_a_mark_is_in_the_logs_of_all_and_an_event(up: pathlib.Path) -> None:
 def test_workloads_without_a_terminal_print_what_went_wrong_and_counts(up: pathlib.Path) -> None:
     lines = run(up, "produce", "-c", "3", "-r", "0").stdout.splitlines()
     assert lines[-1] == "sent 3  SEND_OK 3"
-    assert not any(" sent #" in line for line in lines)
+    assert not any(" sent #" in line or " node_" in line for line in lines)
     every = run(up, "produce", "-c", "3", "-r", "0", "--all").stdout
     assert every.count(" sent #") == 3
 
@@ -179,7 +192,7 @@ def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_p
     assert found["shop"]["supervisor_pid"] > 0
     assert run(home, "down", "--name", "shop").exit_code == 0
     listed = run(home, "ls").stdout.splitlines()
-    assert any(line.split()[:3] == ["shop", "stopped", "2"] for line in listed)
+    assert any(line.split()[:3] == ["shop", "stopped", "2"] for line in listed), listed
     narrow = run(home, "ls", COLUMNS="40").stdout
     assert "…" not in narrow, "a cut address"
     shown = run(home, "status", "--name", "shop")

@@ -1,0 +1,6 @@
+"""The command `rmqlab`, as `python -m rmqlab`."""
+
+from rmqlab.cluster.program import main
+
+if __name__ == "__main__":
+    main()
