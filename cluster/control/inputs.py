@@ -81,7 +81,10 @@ class Fields:
         return arguments
 
     def _values_of(self, field: str | None, error: str) -> str:
-        """Return the valid values of a field, for an error of msgspec that does not name them."""
+        """Return the end of an error: the valid values, if msgspec does not name them.
+
+        It names types and bounds, but of several words only that the given one is none of them.
+        """
         if not error.startswith("Invalid enum value"):
             return ""
         kinds = self.schema()["properties"].get(field, {}).get("anyOf", ())

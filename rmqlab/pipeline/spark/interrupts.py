@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def silent_requests() -> Iterator[None]:
-    """Let py4j log nothing about failed requests to the JVM: each also raises an exception.
+    """Let py4j log no failed requests to the JVM.
 
-    Ctrl-C during a request would print two tracebacks before the line of the command.
+    Each also raises an exception. Ctrl-C during a request would print two tracebacks before the line of the command.
     """
     logger = logging.getLogger()  # the one that py4j uses
     logger.addFilter(_is_not_py4js)
@@ -42,7 +42,7 @@ def plain_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_programs() -> Iterator[None]:
-    """End the programs that this block started, such as a JVM, if Ctrl-C interrupts it.
+    """End the programs that this block started if Ctrl-C interrupts it.
 
     PySpark leaves a JVM that starts alone, and removes the directory for its address: it would print a stack trace
     after the command has ended. Only on Linux; Python's own processes, such as those of a pool, are not touched.

@@ -1,4 +1,4 @@
-"""Numbers for people, never in the form 1.5e+06, in which `:g` shows large and small ones."""
+"""Numbers for people, never in the form 1.5e+06, as `:g` has it."""
 
 
 def plain(value: float, digits: int = 6) -> str:

@@ -114,7 +114,7 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, m
     done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated")
     assert done.exit_code == 1
     assert "violated: what is sent is stored" in done.stdout
-    assert "✗ lost: 0 messages  (at least 1 messages)" in done.stdout
+    assert "✗ lost: 0 messages  (at least 1 message)" in done.stdout
     assert "replay: rmqlab run" in done.stdout
     assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
 
