@@ -182,6 +182,19 @@ def _keep_nearest(word: str, names: list[str] | None) -> None:
         names[:] = [name for name in names if likeness[name] >= max(likeness.values()) - _SAME_LIKENESS]
 
 
+def _check_place(option: str, ctx: click.Context) -> None:
+    """Raise NoSuchOption with a hint if a subcommand has the unknown option.
+
+    As in `rmqlab -n shop status`.
+    """
+    group = ctx.command
+    if isinstance(group, click.Group):
+        commands = (one.load() if isinstance(one, LazyCommand) else one for one in group.commands.values())
+        if any(option in parameter.opts for command in commands for parameter in command.params):
+            text = f"No such option '{option}' here. It belongs behind the name of the subcommand."
+            raise click.NoSuchOption(option, text, ctx=ctx) from None
+
+
 class CommandTable(CommandGroup):
     """A group with the commands of the table, listed by purpose."""
 
@@ -199,6 +212,9 @@ class CommandTable(CommandGroup):
         ctx.meta[_WORDS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            _check_place(exc.option_name, ctx)
+            raise
         except OSError as exc:  # of --help, --version and the like, which print here
             if (failure := disk_failure(exc)) is None:
                 raise
@@ -219,6 +235,7 @@ class CommandTable(CommandGroup):
         except click.NoSuchOption as exc:
             _keep_nearest(exc.option_name, exc.possibilities)
             at = exc.ctx or ctx
+            _check_place(exc.option_name, at)
             names = [name for one in at.command.params for name in one.opts if name.startswith(f"{exc.option_name}-")]
             if not names:
                 raise

@@ -108,6 +108,9 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
         ("produce --topc orders", "Did you mean '--topic'?"),
         ("fault link a b --xx-bytes 7", "Did you mean one of: '--after-bytes', '--every-bytes', '--read-bytes'?"),
         ("produce --topic", "Option '--topic' requires an argument."),
+        ("-n shop status", "'-n' here. It belongs behind the name of the subcommand."),
+        ("topics --name shop list", "'--name' here. It belongs behind the name of the subcommand."),
+        ("topics --nme shop list", "No such option '--nme'."),
     ],
 )
 def test_a_word_in_the_wrong_place_is_recognised(home: pathlib.Path, words: str, hint: str) -> None:
