@@ -263,9 +263,9 @@ def test_an_invalid_home_is_reported_in_one_line(rmqlab: Run, tmp_path: pathlib.
     (tmp_path / "file").write_text("no directory")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
-        for arguments in (("up", "--detach"), ("up",), ("demo",)):
+        for arguments, status in ((("up", "--detach"), 1), (("up",), 1), (("demo",), 2)):
             done = rmqlab(*arguments)
-            assert done.returncode == 1
+            assert done.returncode == status
             assert done.stderr.startswith("rmqlab: ")
             assert done.stderr.count("\n") == 1
 
