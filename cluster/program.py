@@ -16,8 +16,10 @@ def main() -> None:
         gc.disable()  # the imports would cause dozens of collections, which free nothing
         from rmqlab.cluster import __main__ as command_line  # noqa: PLC0415 -- see above
     except KeyboardInterrupt:  # during the imports: what click prints once a command runs
+        from rmqlab.cluster.cli.failures import JUDGING  # noqa: PLC0415 -- not needed without an interrupt
+
         print("\nAborted!", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2 if sys.argv[1:] and sys.argv[1] in JUDGING else 1)  # 1 would be a verdict
     gc.freeze()
     gc.enable()
     command_line.main()

@@ -174,14 +174,16 @@ def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: sign
     assert f"sent={last.split()[1]} " in produced, "the counts are those of the journal"
 
 
+@pytest.mark.parametrize(("words", "status"), [("", "1"), ("up", "1"), ("check demo", "2"), ("demo", "2")])
 def test_ctrl_c_during_the_imports_prints_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, status: str
 ) -> None:
     def interrupted(_arguments: list[str]) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(program, "start_early", interrupted)
-    with pytest.raises(SystemExit, match="1"):
+    monkeypatch.setattr(sys, "argv", ["rmqlab", *words.split()])
+    with pytest.raises(SystemExit, match=status):
         program.main()
     assert capsys.readouterr().err == "\nAborted!\n"
 
