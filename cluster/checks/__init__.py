@@ -14,7 +14,9 @@ from rmqlab.cluster.checks import (
     contents,
     detection,
     divergence,
+    duetimes,
     duplicates,
+    headers,
     loss,
     offsetfiles,
     order,
@@ -110,6 +112,8 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *unreplicated.judge(history, stores, conditions.role),
         *ownoffsets.judge(history, stores, conditions),
         *origins.judge(history, stores, conditions),
+        *headers.judge(history, stores, conditions),
+        *duetimes.judge(history, stores, conditions),
         loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)

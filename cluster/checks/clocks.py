@@ -6,7 +6,8 @@ journal, or a `clock` fault. `clock_disagreement NODE` is the largest difference
   - a message stored before the begin of its send, or after the acknowledgement of the send that it belongs to;
   - an event that a node dated before the supervisor started the cluster, or after the node's end.
 A broker that lost records may store a message again at the same place, such as a delayed one that is delivered twice: a
-time before the loss is not compared with a store time after it.
+time before the loss is not compared with a store time after it. If single records of a log have other store times than
+those around them, these records are altered, and not the clock: `store_time_disagreement` has them.
 
 Of two nodes that disagree, the one whose clock a fault set wrong is reported, else the one that disagrees with more
 nodes; if equal, the one that is not a broker.
@@ -14,17 +15,20 @@ nodes; if equal, the one that is not a broker.
 
 import collections
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.history import History
+from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
+from rmqlab.verdict.catalogue import STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import Evidence, Finding
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.judgement import CLOCK
+from rmqlab.verdict.storetimes import why_unknown
 
 TOLERANCE = 1000
 """Milliseconds. Clocks of one machine differ by far less, even at a high rate."""
@@ -49,12 +53,17 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Yield `catalogue.CLOCKS` findings for each node comparable with another."""
-    worst: dict[tuple[str, str], Bound] = {}
-    for bound in _bounds(history, stores):
-        pair = (bound.behind, bound.ahead)
-        if pair not in worst or worst[pair].millis < bound.millis:
-            worst[pair] = bound
+    """Yield `catalogue.CLOCKS` findings for each node comparable with another.
+
+    Also that of `catalogue.STORE_TIME_DISAGREEMENT`.
+    """
+    worst = _worst(_bounds(history, stores))
+    misdated: list[Copy] = []
+    if any(bound.message_id and bound.millis > TOLERANCE for bound in worst.values()) and not _is_faulted(history):
+        misdated = [copy for store in stores.nodes.values() for copy in find_misdated(store.copies)]
+        if misdated:
+            worst = _worst(_bounds(history, stores, {(copy.queue, copy.offset) for copy in misdated}))
+    yield _judge_store_times(history, stores, misdated)
     wrong = [bound for bound in worst.values() if bound.millis > TOLERANCE]
     brokers = {member.name for member in history.members.values() if member.is_broker}
     faults = ((entry.at_millis, entry.fields) for entry in history.of_kind("fault_applied"))
@@ -69,6 +78,48 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             message_ids=tuple(bound.message_id for bound in found if bound.message_id),
             evidence=tuple(_evidence(bound, history) for bound in found),
         )
+
+
+def _worst(bounds: Iterable[Bound]) -> Mapping[tuple[str, str], Bound]:
+    worst: dict[tuple[str, str], Bound] = {}
+    for bound in bounds:
+        pair = (bound.behind, bound.ahead)
+        if pair not in worst or worst[pair].millis < bound.millis:
+            worst[pair] = bound
+    return worst
+
+
+def _is_faulted(history: History) -> bool:
+    return any(entry.fields.get("fault") == CLOCK for entry in history.of_kind("fault_applied"))
+
+
+def find_misdated(copies: Sequence[Copy]) -> Iterator[Copy]:
+    """Yield the records of a log whose store time is not between those of the two around them, which are in order."""
+    for before, copy, after in zip(copies, copies[1:], copies[2:], strict=False):
+        if before.stored_at <= after.stored_at and not (
+            before.stored_at - TOLERANCE <= copy.stored_at <= after.stored_at + TOLERANCE
+        ):
+            yield copy
+
+
+def _judge_store_times(history: History, stores: Stores, misdated: Iterable[Copy]) -> Finding:
+    metric, unit = STORE_TIME_DISAGREEMENT.name, STORE_TIME_DISAGREEMENT.unit
+    if why := why_unknown(has_stores=bool(stores.nodes), has_clock_faults=_is_faulted(history)):
+        return unknown(metric, unit, why)
+    found: dict[str, list[Copy]] = collections.defaultdict(list)
+    for copy in misdated:
+        found[copy.message_id].append(copy)
+
+    def as_evidence(message_id: str) -> Evidence:
+        where = ", ".join(f"{one.node} at commit log offset {one.log_offset}" for one in found[message_id])
+        return Evidence(
+            text=f"{message_id}: its store time is not between those of the records around it: {where}",
+            at_millis=min(copy.stored_at for copy in found[message_id]),
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    return count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
 
 
 def _blame(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Bound]]:
@@ -86,18 +137,21 @@ def _blame(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection
     return named
 
 
-def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
+def _bounds(history: History, stores: Stores, misdated: Collection[tuple[Queue, int]] = ()) -> Iterator[Bound]:
+    """Yield all bounds. Records at the places of `misdated` show nothing of a clock."""
     losses = _losses(history)
-    yield from _of_sends(history, stores, losses)
-    yield from _of_deliveries(history, stores, losses)
+    yield from _of_sends(history, stores, losses, misdated)
+    yield from _of_deliveries(history, stores, losses, misdated)
     yield from _of_starts(history)
     yield from _of_ends(history)
 
 
-def _of_sends(history: History, stores: Stores, losses: Mapping[str, list[int]]) -> Iterator[Bound]:
+def _of_sends(
+    history: History, stores: Stores, losses: Mapping[str, list[int]], misdated: Collection[tuple[Queue, int]]
+) -> Iterator[Bound]:
     for send in history.sends:
         for message_id in send.ids:
-            copies = list(_with_masters(history, stores, message_id))
+            copies = list(_with_masters(history, stores, message_id, misdated))
             first = min((copy.stored_at for copy, _ in copies), default=0)
             for copy, node in copies:
                 at = copy.stored_at
@@ -110,25 +164,33 @@ def _of_sends(history: History, stores: Stores, losses: Mapping[str, list[int]])
                     yield Bound(send.node, node, at - send.ended_at, text, at, message_id)
 
 
-def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
+def _with_masters(
+    history: History, stores: Stores, message_id: str, misdated: Collection[tuple[Queue, int]]
+) -> Iterator[tuple[Copy, str]]:
     """Yield a message's copies, each with the master whose clock set its store time.
 
     Logs that disagree about the time of one place are altered, and show nothing of a clock.
     """
-    agreed = (copies for copies in stores.places(message_id).values() if len({one.stored_at for one in copies}) == 1)
+    agreed = (
+        copies
+        for place, copies in stores.places(message_id).items()
+        if len({one.stored_at for one in copies}) == 1 and place not in misdated
+    )
     for copy in itertools.chain.from_iterable(agreed):
         if (master := history.roles.master_at(copy.queue.broker, copy.stored_at)) is not None:
             yield copy, master
 
 
-def _of_deliveries(history: History, stores: Stores, losses: Mapping[str, list[int]]) -> Iterator[Bound]:
+def _of_deliveries(
+    history: History, stores: Stores, losses: Mapping[str, list[int]], misdated: Collection[tuple[Queue, int]]
+) -> Iterator[Bound]:
     senders = {message_id: send for send in history.sends for message_id in send.ids}
     for delivery in history.deliveries:
         node, at, message_id = delivery.node, delivery.at, delivery.message_id
         if (send := senders.get(message_id)) is not None:
             text = f"{node} got a message before its send began at {send.node}"
             yield Bound(node, send.node, send.began_at - at, text, at, message_id)
-        for copy, master in _with_masters(history, stores, message_id):
+        for copy, master in _with_masters(history, stores, message_id, misdated):
             is_this = (copy.queue, copy.offset) == (delivery.queue, delivery.offset)
             if is_this and not _is_again(copy, at, losses):
                 text = f"{node} got a message before {master} stored it"

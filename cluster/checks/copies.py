@@ -8,6 +8,7 @@ import collections
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -15,7 +16,16 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.logstates import log_states
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.contentcrc import content_crc, keeps_content
-from rmqlab.remoting.message import PROPERTY_KEYS, PROPERTY_REAL_TOPIC, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, StoredMessage
+from rmqlab.remoting.message import (
+    PROPERTY_KEYS,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    Host,
+    StoredMessage,
+)
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.runtime.net.address import address_text
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.files.disk import StoreError
 from rmqlab.store.log.loglayout import log_begin, log_directory
@@ -26,6 +36,22 @@ from rmqlab.store.offline.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code
 from rmqlab.verdict.findings import IDS_LIMIT, Evidence
 from rmqlab.verdict.nodesettings import Settings, read_settings
+
+_WAITING: Final = (SCHEDULE_TOPIC, HALF_TOPIC)
+"""Topics of records whose message has another topic."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Header:
+    """Fields that many records of a log have in common; such records share one object."""
+
+    sys_flag: int
+    """Its bits: see `rmqlab.remoting.message`."""
+    store_host: str
+    """Address and port of the broker that stored the message first."""
+    reconsume_times: int
+    real_topic: str
+    """The final topic of a delayed or half message; empty for others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +82,15 @@ class Copy:
     """IP address of its producer."""
     content_crc: int | None = None
     """See `rmqlab.remoting.contentcrc`; None for a record that need not have the content that was sent."""
+    header: Header | None = None
+    """None if unknown."""
+    prepared_at: int = 0
+    """Commit log offset of the half message of a committed message; 0 for others."""
+
+    @property
+    def real_topic(self) -> str:
+        """The final topic of a delayed or half message; empty for others."""
+        return self.header.real_topic if self.header else ""
 
     def as_evidence(self, text: str) -> Evidence:
         """Return evidence about this record, at the time when it was stored."""
@@ -239,10 +274,15 @@ def _is_store(root: Path) -> bool:
 def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
     """Yield every complete record."""
     queues: dict[tuple[str, int], Queue] = {}
+    headers: dict[tuple[int, Host, int, str], Header] = {}
     for message in scan.messages():
         key = (message.topic, message.queue_id)
         if (queue := queues.get(key)) is None:
             queue = queues[key] = Queue(message.topic, broker, message.queue_id)
+        real_topic = message.properties.get(PROPERTY_REAL_TOPIC, "") if message.topic in _WAITING else ""
+        fields = (message.sys_flag, message.store_host, message.reconsume_times, real_topic)
+        if (header := headers.get(fields)) is None:
+            header = headers[fields] = _header(*fields)
         copy = Copy(
             node=node,
             message_id=message.properties.get(PROPERTY_UNIQ_KEY) or message.offset_message_id,
@@ -257,8 +297,16 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             born_at=message.born_timestamp,
             born_host=message.born_host[0],
             content_crc=_content_crc(message),
+            header=header,
+            prepared_at=message.prepared_transaction_offset,
         )
         yield copy
+
+
+def _header(sys_flag: int, host: Host, reconsume_times: int, real_topic: str) -> Header:
+    return Header(
+        sys_flag=sys_flag, store_host=address_text(host), reconsume_times=reconsume_times, real_topic=real_topic
+    )
 
 
 def _content_crc(message: StoredMessage) -> int | None:

@@ -58,6 +58,8 @@ class Send:
     ended_at: int
     crc: int | None = None
     """CRC-32 of its content; None for a batch, and if its client recorded none."""
+    sys_flag: int | None = None
+    """As its producer sent it; None if unknown, as `crc`."""
     entry: JournalEntry
 
     @property
@@ -291,6 +293,7 @@ def _send(entry: JournalEntry) -> Send:
         began_at=int(fields.get("began_at") or entry.at_millis),
         ended_at=entry.at_millis,
         crc=fields.get("crc"),
+        sys_flag=fields.get("sys_flag"),
         entry=entry,
     )
 

@@ -4,10 +4,11 @@ A broker saves a group at its first heartbeat, before it serves it. It saves del
 stop: after any other end `delay_offset_behind` is unknown.
 """
 
+import collections
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import History, Member
 from rmqlab.cluster.checks.records import ended_in_good_order
@@ -83,11 +84,22 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
 def _delivered_levels(store: NodeStore) -> Mapping[int, int]:
     """Return the end of the delivered messages of each delay level.
 
-    The log contains each delivered message again under its own topic.
+    The log contains each delivered message again under its own topic. A client that retries may have had a message
+    delayed twice: the first delivery is then that of the first record.
     """
-    elsewhere = {copy.message_id: copy.log_offset for copy in store.copies if copy.queue.topic != SCHEDULE_TOPIC}
-    return {
-        copy.queue.queue_id + 1: copy.offset + 1
-        for copy in store.copies
-        if copy.queue.topic == SCHEDULE_TOPIC and elsewhere.get(copy.message_id, -1) > copy.log_offset
-    }
+    waiting: dict[tuple[str, str], list[Copy]] = collections.defaultdict(list)
+    for copy in store.copies:
+        if copy.queue.topic == SCHEDULE_TOPIC:
+            waiting[copy.message_id, copy.real_topic].append(copy)
+    delivered: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+    for copy in store.copies:
+        key = (copy.message_id, copy.queue.topic)
+        if key in waiting and copy.log_offset > waiting[key][0].log_offset:
+            delivered[key].append(copy.log_offset)
+    ends: dict[int, int] = {}
+    for key, offsets in delivered.items():
+        for copy in waiting[key][: len(offsets)]:
+            if offsets[-1] > copy.log_offset:
+                level = copy.queue.queue_id + 1
+                ends[level] = max(copy.offset + 1, ends.get(level, 0))
+    return dict(sorted(ends.items()))

@@ -6,6 +6,7 @@ from typing import Final
 from rmqlab.cluster.plant.contradictions import CONTRADICTIONS
 from rmqlab.cluster.plant.files import FILES
 from rmqlab.cluster.plant.forged import FORGED
+from rmqlab.cluster.plant.headers import HEADERS
 from rmqlab.cluster.plant.journals import JOURNALS
 from rmqlab.cluster.plant.misplaced import MISPLACED_RECORDS
 from rmqlab.cluster.plant.model import Kind
@@ -15,6 +16,6 @@ from rmqlab.cluster.plant.tables import TABLES
 
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
-    for kind in (*RECORDS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *CONTRADICTIONS, *TABLES)
+    for kind in (*RECORDS, *HEADERS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *CONTRADICTIONS, *TABLES)
 }
 """By name, in the order of reports."""

@@ -16,7 +16,7 @@ from rmqlab.client.config import ClientConfig, ProducerConfig
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
 from rmqlab.client.instance import open_client
 from rmqlab.client.message import Attempt, Message, ReceivedMessage, SendResult
-from rmqlab.client.outgoing import sent_crc
+from rmqlab.client.outgoing import sent_header
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
 from rmqlab.cluster.workload.routes import emit_routes
@@ -162,7 +162,7 @@ async def _send_one(
             number=number,
             message_id=message_id,
             keys=message.keys,
-            crc=sent_crc(message, producer.config),
+            **sent_header(message, producer.config, is_half=bool(config.transaction)),
             topic=config.topic,
             group=config.group,
             **result,

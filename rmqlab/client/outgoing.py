@@ -142,12 +142,17 @@ def _compressed(body: bytes, config: ProducerConfig) -> tuple[bytes, int]:
     return zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
 
 
-def sent_crc(message: Message, config: ProducerConfig) -> int:
-    """Return the `content_crc` of the record that a broker must store."""
-    body, _ = _compressed(message.body, config)
+def sent_header(message: Message, config: ProducerConfig, *, is_half: bool = False) -> dict[str, int]:
+    """Return `crc` and `sys_flag` of a send, as a broker must store them.
+
+    `crc` is the `content_crc` of the record. `is_half` is True for a half message, whose sysFlag says so.
+    """
+    body, sys_flag = _compressed(message.body, config)
     properties = parse_properties(format_properties(message.wire_properties(unique_id=None)))  # as brokers read them
     keys, tags = (properties.get(name, "") for name in (PROPERTY_KEYS, PROPERTY_TAGS))
-    return content_crc(body_crc(body), message.flag, keys, tags)
+    crc = content_crc(body_crc(body), message.flag, keys, tags)
+    is_prepared = is_half or message.properties.get(PROPERTY_TRAN_MSG) == "true"
+    return {"crc": crc, "sys_flag": sys_flag | (TRANSACTION_PREPARED if is_prepared else 0)}
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:

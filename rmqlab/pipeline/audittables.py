@@ -11,6 +11,9 @@ from rmqlab.pipeline.audittable import AuditTable, Column
 _SEQ = "struct<at:bigint,last:boolean,process:string,place:bigint>"
 _PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
 
+_LOG_PLACE = "struct<node:string,at:bigint>"
+_RETRY = "struct<topic:string,broker:string,queue:int,offset:bigint,times:int>"
+
 AT = Column("at", "bigint", "time of the event, ms")
 SEQ = Column("seq", _SEQ, "order of all events: time, the supervisor last, process, place in its journal")
 MESSAGE = Column("message_id", "string", "the message's unique id (property UNIQ_KEY)")
@@ -42,7 +45,7 @@ TABLES = (
             Column(
                 "send",
                 "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint,crc:bigint,place_topic:string,place_queue:int,position:int,began_at:bigint>",
+                "offset:bigint,crc:bigint,sys_flag:int,place_topic:string,place_queue:int,position:int,began_at:bigint>",
                 "its last send; null if no journal has one; `position` is that in its batch, from 0",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
@@ -58,6 +61,12 @@ TABLES = (
             Column("first_born_at", "bigint", "earliest time of its producer in its records, ms; null if not judged"),
             Column("last_born_at", "bigint", "latest one: another time if the records differ"),
             Column("has_other_host", "boolean", "true if a record's producer has an address that not all clients have"),
+            Column("has_odd_header", "boolean", "true if a record has a header that no broker writes"),
+            Column("header_bits", "array<struct<is_half:boolean,sys_flag:int>>", "sysFlags of its records"),
+            Column("prepared", f"array<{_LOG_PLACE}>", "prepared transaction offsets of its records"),
+            Column("halves", f"array<{_LOG_PLACE}>", "commit log offsets of its half messages"),
+            Column("retries", f"array<{_RETRY}>", "its records in retry topics, with their reconsume times"),
+            Column("retried", f"array<{_RETRY}>", "its deliveries from retry topics, with their reconsume times"),
             Column("is_stored", "boolean", "true if a store has it"),
             Column("is_expired", "boolean", "true if its file may have been deleted for its age"),
         ),
@@ -163,6 +172,26 @@ TABLES = (
             MESSAGE,
             Column("stored_at", "bigint", "earliest store time of such a record, ms"),
             Column("places", "array<string>", "such records: node, commit log offset, address and time, in words"),
+        ),
+    ),
+    AuditTable(
+        "altered_headers",
+        "Messages whose records have a header that contradicts journals or other records.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("stored_at", "bigint", "earliest store time of such a record, ms"),
+            Column("places", "array<string>", "such records: node, commit log offset and contradictions, in words"),
+        ),
+    ),
+    AuditTable(
+        "early_deliveries",
+        "Delayed messages that were stored in their own topic before they were due.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("stored_at", "bigint", "earliest such store time, ms"),
+            Column("places", "array<string>", "such records: node, commit log offset and time, in words"),
         ),
     ),
     AuditTable(
@@ -280,6 +309,23 @@ TABLES = (
         ),
     ),
     AuditTable(
+        "misdated_records",
+        "Records with other store times than those around them, if store times contradict journals.",
+        ("node", "log_offset"),
+        (
+            NODE,
+            BROKER,
+            TOPIC,
+            QUEUE,
+            OFFSET,
+            LOG_OFFSET,
+            MESSAGE,
+            Column("stored_at", "bigint", "store time, ms"),
+            Column("before", "bigint", "store time of the record ahead of it, ms"),
+            Column("after", "bigint", "store time of the record behind it, ms"),
+        ),
+    ),
+    AuditTable(
         "send_bins",
         "Ended sends over time, for plots.",
         ("at", "outcome"),
@@ -337,6 +383,7 @@ TABLES = (
             Column("code", "int", "response code"),
             Column("held_in", "string", "TOPIC:QUEUE of a system topic, where a delayed or half message waits"),
             Column("crc", "bigint", "CRC-32 of what was sent: `contentCrc` of the records"),
+            Column("sys_flag", "int", "sysFlag of the request of a send"),
             SEQ,
             AT,
         ),
@@ -376,6 +423,9 @@ TABLES = (
             Column("contentCrc", "bigint", "CRC-32 of body, flag, keys and tags"),
             Column("realTopic", "string", "topic of a delayed or half message; null for others"),
             Column("tagsCode", "bigint", "tags code that its queue entry must have; null for a delayed message"),
+            Column("sysFlag", "int", "bits of compression, transactions and IPv6 hosts"),
+            Column("reconsumeTimes", "int", "how often the message was handed back before"),
+            Column("preparedTransactionOffset", "bigint", "commit log offset of its half message; 0 for others"),
         ),
     ),
     AuditTable(

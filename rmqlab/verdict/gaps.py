@@ -207,8 +207,8 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _is_altered(survey: JournalSurvey | None) -> bool:
-    """Return True if a journal has all entries, but other bytes than were written."""
-    return survey is not None and survey.is_altered and not (survey.torn_bytes or survey.breaks)
+    """Return True if a start of a process has all of its entries, but other bytes than were written."""
+    return survey is not None and survey.is_altered
 
 
 def _ran_once(supervisor: JournalSurvey | None) -> bool:

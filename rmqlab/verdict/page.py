@@ -66,7 +66,7 @@ unless a violation is proven.
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | values changed to another type, or times out of range | they are not a valid entry |
 | entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
-| entries changed, removed or added in any way, in a file without other damage | a process that ends in good order, and the supervisor, write the CRC-32 of their entries into the last one |
+| entries changed, removed or added in any way, in a start of a process without other damage | a process that ends in good order, and the supervisor, write the CRC-32 of the entries since their start into the last one |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | role, profile or rate changed in the supervisor's journal | `cluster.json` and the `config.toml` of brokers name others |
@@ -140,6 +140,9 @@ Some changes are not reported. In one log alone, those of records are `divergenc
   about its delay, is a `place_disagreement`;
 * body, flag, keys and tags, if the producer recorded no checksum, as clients without a journal, batches and older
   versions do;
+* fields of headers that no other record and no journal states: reconsume times of messages that a consumer sent back
+  and no consumer received again, such as dead letters, and the sysFlag of these messages; the sysFlag of messages whose
+  producer recorded none; the port of a producer;
 * commits in a consumer's journal beyond the messages that were delivered to its group: a consumer with a filter commits
   beyond messages that it does not receive, and journals have no filters;
 * messages that no send names and that are younger than a minute, while a producer runs: a producer records a send when

@@ -233,6 +233,24 @@ VERDICT_RULES: Final = (
         source="store-and-ha section 2.1",
     ),
     VerdictRule(
+        metric="header_disagreement",
+        effect=Effect.WARNS,
+        because="The header of a record follows from its send, its broker and its retries.",
+        source="store-and-ha section 2.1",
+    ),
+    VerdictRule(
+        metric="delivered_early",
+        effect=Effect.WARNS,
+        because="A broker stores a delayed message in its own topic when it is due, or later.",
+        source="store-and-ha section 7.2",
+    ),
+    VerdictRule(
+        metric="store_time_disagreement",
+        effect=Effect.WARNS,
+        because="A broker stores messages one after the other, so the store times of its log do not go back.",
+        source="store-and-ha section 2.6",
+    ),
+    VerdictRule(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The reply said that the message is not stored.",

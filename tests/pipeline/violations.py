@@ -43,7 +43,7 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
             properties = f"UNIQ_KEY\x01{copy.message_id}"
             message = StoredMessage(
                 0, body_crc(b"x"), copy.queue.queue_id, 0, copy.offset, len(raw), 0, copy.stored_at, ("127.0.0.1", 1),
-                copy.stored_at, ("127.0.0.1", 2), 0, 0, b"x", copy.queue.topic, properties, {},
+                copy.stored_at, _host_of(copy.queue.broker), 0, 0, b"x", copy.queue.topic, properties, {},
             )  # fmt: skip
             record = encode_message(message)
             points_at = ENTRY.pack(len(raw), len(record), 0)
@@ -55,6 +55,12 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
             folder.mkdir(parents=True)
             (folder / f"{0:020d}").write_bytes(entries)
     return directory
+
+
+def _host_of(broker: str) -> tuple[str, int]:
+    """Return the address of a broker name's master."""
+    ip, _, port = ADDRESSES.get(broker, "127.0.0.1:2").partition(":")
+    return ip, int(port)
 
 
 def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:

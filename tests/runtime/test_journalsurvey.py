@@ -1,6 +1,7 @@
 """Damaged journals (cut, garbled, thinned, shuffled), and surveys of their bytes."""
 
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -151,6 +152,56 @@ def test_a_survey_finds_an_altered_entry_of_each_start_that_ended_in_order(path:
         path.write_bytes(raw[:at] + b"\x04" + raw[at + 1 :])
         assert survey(path).is_altered is is_seen
         assert ranges(path, step).is_altered is is_seen
+
+
+def _entries(path: pathlib.Path) -> list[tuple[int, int]]:
+    """Return begin and size of each entry."""
+    with path.open("rb") as file:
+        begins = [found[0] for found in scan_journal(file.fileno(), 0, None) if not isinstance(found, Torn)]
+    return [(at, after - at) for at, after in itertools.pairwise([*begins, path.stat().st_size])]
+
+
+@pytest.mark.parametrize("step", [40, 350, 5000])
+@pytest.mark.parametrize("how", ["garbled", "removed", "repeated"])
+@pytest.mark.parametrize(("damaged", "is_seen"), [(5, True), (15, True), (26, False), (33, False), (None, True)])
+def test_damage_in_one_start_hides_no_altered_entry_of_another(
+    path: pathlib.Path, *, how: str, damaged: int | None, is_seen: bool, step: int
+) -> None:
+    """Entries 0 to 11 are those of the first start, 12 to 22 those of the one that was killed, the others follow."""
+    path.unlink()
+    restarted(path)
+    raw, entries = bytearray(path.read_bytes()), _entries(path)
+    assert len(entries) == 35
+    at, size = entries[31]
+    raw[at : at + size] = bytes(raw[at : at + size]).replace(b"\xa6number\x07", b"\xa6number\x04")
+    if damaged is not None:
+        at, size = entries[damaged]
+        piece = bytes(raw[at : at + size])
+        raw[at : at + size] = {"garbled": b"\xc1" * size, "removed": b"", "repeated": piece * 2}[how]
+    path.write_bytes(raw)
+    assert survey(path).is_altered is is_seen
+    assert ranges(path, step).is_altered is is_seen
+
+
+def test_a_start_without_its_first_entry_is_not_called_altered(path: pathlib.Path) -> None:
+    path.unlink()
+    restarted(path)
+    raw, entries = path.read_bytes(), _entries(path)
+    at, size = entries[23]
+    path.write_bytes(raw[:at] + raw[at + size :])
+    assert not survey(path).is_altered
+
+
+def test_unlisted_damage_hides_altered_entries(path: pathlib.Path) -> None:
+    """A survey lists a limited number of places."""
+    path.unlink()
+    restarted(path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-20].replace(b"\xa6number\x07", b"\xa6number\x04") + raw[-20:])
+    found = survey(path)
+    assert found.is_altered
+    assert not attrs.evolve(found, torn_bytes=7).is_altered
+    assert not attrs.evolve(found, breaks=[Break(5000, 5, 7)] * 100).is_altered
 
 
 def test_the_last_entry_of_a_supervisor_seals_its_journal(tmp_path: pathlib.Path) -> None:

@@ -243,6 +243,9 @@ def test_values_of_an_altered_journal_are_not_known() -> None:
     assert "the checksum with which produce-1 closed it is that of other bytes" in gap.text
     assert weakened(of("sent", 7), gap) == (None, False)
     assert find_gaps([opened, attrs.evolve(survey, breaks=[Break(7, 5, 9)])], STOPPED)[0].may_exceed is False
+    (gap,) = find_gaps([opened, attrs.evolve(survey, breaks=[Break(11, 5, 9)])], STOPPED)
+    assert gap.may_exceed
+    assert "of other bytes" in gap.text
 
 
 def test_a_journal_that_names_its_run_has_numbers() -> None:

@@ -19,6 +19,7 @@ import attrs
 from rmqlab.pipeline.audit import (
     beliefs,
     clocks,
+    duetimes,
     fates,
     order,
     queues,
@@ -61,6 +62,7 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
     records.judge,
     storefiles.judge,
     tablefiles.judge,
+    duetimes.judge,
     clocks.judge,
     beliefs.judge,
     timelines.judge,

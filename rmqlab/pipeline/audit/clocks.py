@@ -1,6 +1,6 @@
 """Nodes whose clocks contradict those of others.
 
-Table: clock_bounds; metric: clock_disagreement NODE. A row of the table is the largest difference by which events show
+Tables: clock_bounds, misdated_records; metrics: clock_disagreement NODE, store_time_disagreement. A row of clock_bounds is the largest difference by which events show
 one node's clock behind another's. Spark joins the places of each message with its sends and deliveries, once each; this
 process receives only one row per pair of nodes.
 """
@@ -9,13 +9,14 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rmqlab.pipeline.audit.relations import in_memory
+from rmqlab.pipeline.audit.relations import Query, in_memory
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.runtime.journals.schema import EVENT_TYPES
-from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.catalogue import SECONDS, STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import Finding, line_evidence
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, line_evidence, unknown
+from rmqlab.verdict.storetimes import why_unknown
 
 _TOLERANCE = 1000
 _SUPERVISOR = ""
@@ -30,7 +31,7 @@ _AGAIN = "({at} < {record}.stored_at and exists({record}.losses, lost -> lost be
 _BOUNDS = f"""
 with agreed as (
     -- Logs that disagree about the time are altered, and show nothing of a clock.
-    select message_id, broker, topic, queue, offset, min(stored_at) stored_at from copies
+    select message_id, broker, topic, queue, offset, min(stored_at) stored_at from {{records}} c
     group by message_id, broker, topic, queue, offset having min(stored_at) = max(stored_at)
 ), placed as (
     select /*+ shuffle_hash(m) */ c.message_id, m.node, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.losses
@@ -76,8 +77,33 @@ where size(nulls) = 0
 """
 
 
+# Records whose store time is not between those of the two around them, which are in order.
+_MISDATED = f"""
+with around as (
+    select node, broker, topic, queue, offset, log_offset, message_id, stored_at,
+        lag(stored_at) over (partition by node order by log_offset) before,
+        lead(stored_at) over (partition by node order by log_offset) after
+    from copies
+)
+select * from around
+where before <= after and (stored_at < before - {_TOLERANCE} or stored_at > after + {_TOLERANCE})
+"""
+_MISDATED_MESSAGES = f"""
+select *, count(*) over () found from (
+    select message_id, min(stored_at) stored_at,
+        array_sort(collect_list(concat(node, ' at commit log offset ', log_offset))) places
+    from misdated_records group by message_id)
+order by stored_at, message_id limit {EVIDENCE_LIMIT}
+"""
+_DATED = """(select c.* from copies c left anti join misdated_records m
+    on c.broker = m.broker and c.topic = m.topic and c.queue = m.queue and c.offset = m.offset)"""
+
+
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the table, and yield a finding for each node that can be compared."""
+    """Write the tables, and yield a finding for each node that can be compared.
+
+    Also `store_time_disagreement`.
+    """
     losses: dict[str, list[int]] = {broker: [] for broker in run.roles.brokers}
     for one in run.cluster_events:
         if one.kind in REMOVING_KINDS and one.node in run.members:
@@ -91,7 +117,16 @@ def judge(run: Run) -> Iterator[Finding]:
     run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
     names = {"behind": "string", "ahead": "string"}
     run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
-    rows = sorted(run.table("clock_bounds", _BOUNDS, is_bounded=True), key=lambda row: (row.behind, row.ahead))
+    rows = run.table("clock_bounds", _BOUNDS.format(records="copies"), is_bounded=True)
+    is_suspected = any(row.worst.message_id and row.millis > _TOLERANCE for row in rows)
+    if is_suspected and not run.conditions.has_clock_faults:
+        run.table("misdated_records", _MISDATED, is_rare=True)
+        rows, misdated = run.batch(Query(_BOUNDS.format(records=_DATED)), Query(_MISDATED_MESSAGES))
+    else:
+        misdated = []
+        run.write_empty("misdated_records")
+    yield _judge_store_times(run, misdated)
+    rows = sorted(rows, key=lambda row: (row.behind, row.ahead))
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE],
         {one.name for one in run.members.values() if one.broker},
@@ -106,6 +141,23 @@ def judge(run: Run) -> Iterator[Finding]:
             is_at_least=bool(worst),
             evidence=line_evidence(_describe(row) for row in worst),
         )
+
+
+def _judge_store_times(run: Run, misdated: Sequence[Any]) -> Finding:
+    metric, unit = STORE_TIME_DISAGREEMENT.name, STORE_TIME_DISAGREEMENT.unit
+    faulted = run.conditions.has_clock_faults
+    if why := why_unknown(has_stores=bool(run.stores), has_clock_faults=faulted):
+        return unknown(metric, unit, why)
+    evidence = tuple(
+        Evidence(
+            text=f"{row.message_id}: its store time is not between those of the records around it: {', '.join(row.places)}",
+            at_millis=row.stored_at,
+            message_ids=(row.message_id,),
+        )
+        for row in misdated
+    )
+    found = misdated[0].found if misdated else 0
+    return Finding(metric=metric, unit=unit, value=found, is_at_least=bool(run.unread), evidence=evidence)
 
 
 def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:

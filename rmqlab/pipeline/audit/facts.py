@@ -9,7 +9,7 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
     failures    attempts that failed     deliveries, commits    messages and offsets, as consumers reported them
     node_groups            the consumer group of each node
     copies      one row per readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
-                record_crc, content_crc, stored_at
+                record_crc, content_crc, stored_at, and fields of its header
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
     queue_entries, holes    entries of consume queues, and the bytes of logs that are not part of a record
     cluster_events  all other events, their fields as JSON: few enough for any process
@@ -115,7 +115,7 @@ select * from raw_events where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
 
 _SENDS: Final = f"""
 select *, coalesce(position, 0) = 0 is_first from (
-    select seq, node, coalesce(topic, '') topic, outcome, broker, queue, offset, crc,
+    select seq, node, coalesce(topic, '') topic, outcome, broker, queue, offset, crc, sys_flag,
         coalesce(substring_index(held_in, ':', 1), topic, '') place_topic,
         coalesce(try_cast(substring_index(held_in, ':', -1) as int), queue) place_queue,
         posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),

@@ -10,7 +10,7 @@ import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmqlab.pipeline.audit import origins, unreplicated, unstored
+from rmqlab.pipeline.audit import headers, origins, unreplicated, unstored
 from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
@@ -46,30 +46,32 @@ select message_id,
     max(content_crc) greatest_crc,
     min(born_at) first_born_at,
     max(born_at) last_born_at,
-    coalesce(max(is_of_other_host), false) has_other_host
+    coalesce(max(is_of_other_host), false) has_other_host,
+    {header_columns}
 from (
     select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome,
         'acknowledged', acknowledged, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
-        'place_topic', place_topic, 'place_queue', place_queue,
+        'sys_flag', sys_flag, 'place_topic', place_topic, 'place_queue', place_queue,
         'position', coalesce(position, 0), 'began_at', began_at) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered,
-        null content_crc, null born_at, null is_of_other_host
+        null content_crc, null born_at, null is_of_other_host, null header, null retried
     from sends where message_id is not null
     union all
-    select message_id, null, true, '', null, null, 0, null, null, null, null, null
+    select message_id, null, true, '', null, null, 0, null, null, null, null, null, null, null
     from failures where message_id is not null
     union all
     select message_id, null, false, node,
         named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null, null,
-        content_crc, {born_at}, {is_of_other_host}
+        content_crc, {born_at}, {is_of_other_host}, {header}, null
     from copies
     union all
     select message_id, null, false, '', null, null, 1, null, if(reconsume_times > 0, null,
-        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset)), null, null, null
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset)), null, null, null, null,
+        {retried}
     from deliveries where message_id != ''
     union all
     select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why),
-        null, null, null, null
+        null, null, null, null, null, null
     from damages where message_id is not null
 )
 group by message_id
@@ -112,11 +114,17 @@ from fates where send is not null group by all
 def judge(run: Run) -> Iterator[Finding]:
     """Write the tables `fates` and `presence`, and yield the findings.
 
-    Also those of `unstored` and `origins`, which look for messages only if a fate suspects one.
+    Also those of `unstored`, `origins` and `headers`, which look for messages only if a fate suspects one.
     """
     sent = _sent(run)
     expired = _expired(run)
-    fates = _FATES.format(born_at=origins.born_at(run), is_of_other_host=origins.is_of_other_host(run))
+    fates = _FATES.format(
+        born_at=origins.born_at(run),
+        is_of_other_host=origins.is_of_other_host(run),
+        header_columns=headers.COLUMNS,
+        header=headers.header(run),
+        retried=headers.RETRIED,
+    )
     run.table("fates", f"select *, size(nodes) > 0 is_stored, ({expired}) is_expired from ({fates})")
     conditions = _conditions(run, sorted(sent["topics"]))
     _, [row] = run.batch(written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)))
@@ -138,6 +146,7 @@ def judge(run: Run) -> Iterator[Finding]:
             )
     yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
     yield from origins.judge(run, is_suspected=counts[origins.TABLE] > 0)
+    yield from headers.judge(run, is_suspected=counts[headers.TABLE] > 0)
 
 
 def _sent(run: Run) -> dict[str, Any]:
@@ -235,7 +244,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
         f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `acknowledged {node}`"
         for node in run.stores
     ]
-    columns += [f"count_if(coalesce({one.SUSPECTED}, false)) {one.TABLE}" for one in (unstored, origins)]
+    columns += [f"count_if(coalesce({one.SUSPECTED}, false)) {one.TABLE}" for one in (unstored, origins, headers)]
     return f"select {', '.join(columns)} from fates"
 
 

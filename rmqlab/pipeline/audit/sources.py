@@ -44,7 +44,7 @@ _MESSAGE_COLUMNS: Final = _EVENT | {
     "message_id": "string", "topic": "string", "group": "string", "outcome": "string", "broker": "string",
     "queue": "int", "offset": "bigint", "began_at": "bigint", "took": "double", "reconsume_times": "int",
     "from_broker_id": "int", "broker_id": "int", "error": "string", "attempt": "int", "code": "int",
-    "held_in": "string", "crc": "bigint",
+    "held_in": "string", "crc": "bigint", "sys_flag": "int",
 }  # fmt: skip
 _EVENT_COLUMNS: Final = _EVENT | {"fields": "string"}
 _ENTRY_COLUMNS: Final = {
@@ -54,8 +54,9 @@ _ENTRY_COLUMNS: Final = {
 _RECORD_COLUMNS: Final = {
     "node": "string", "state": "string", "commitLogOffset": "bigint", "storeSize": "int", "topic": "string",
     "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string",
-    "bornTimestamp": "timestamp", "bornHost": "string", "storeTimestamp": "timestamp", "recordCrc": "bigint", "contentCrc": "bigint", "realTopic": "string",
-    "tagsCode": "bigint",
+    "bornTimestamp": "timestamp", "bornHost": "string", "storeTimestamp": "timestamp", "recordCrc": "bigint",
+    "contentCrc": "bigint", "realTopic": "string", "tagsCode": "bigint", "sysFlag": "int", "reconsumeTimes": "int",
+    "preparedTransactionOffset": "bigint",
 }  # fmt: skip
 _ROW_GROUP: Final = 2**16
 """Rows that this process holds before it writes them."""

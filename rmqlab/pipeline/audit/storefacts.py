@@ -61,7 +61,8 @@ select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r
     r.realTopic real_topic, r.tagsCode tags_code,
     coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
     unix_millis(r.bornTimestamp) born_at, substring_index(r.bornHost, ':', 1) born_host,
-    unix_millis(r.storeTimestamp) stored_at, r.state
+    unix_millis(r.storeTimestamp) stored_at, r.state,
+    r.sysFlag sys_flag, r.storeHost store_host, r.reconsumeTimes reconsume_times, r.preparedTransactionOffset prepared_at
 from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
 """
 

@@ -30,10 +30,23 @@ select /*+ shuffle_hash(m) */ distinct m.node, d.`group` from (
 where coalesce(d.from_broker_id, 0) = 0
 """
 
+# A message that a client's retry delayed twice: the n-th of its records is delivered if its own topic has n records
+# behind the first of them, and one behind this record.
 _DELIVERED = f"""
-select /*+ shuffle_hash(c) */ c.node, c.queue + 1 level, max(c.offset) + 1 until from copies e join copies c
-    on c.node = e.node and c.message_id = e.message_id and e.log_offset > c.log_offset
-where c.topic = '{SCHEDULE_TOPIC}' and e.topic != '{SCHEDULE_TOPIC}' group by c.node, c.queue
+with waiting as (
+    select node, queue, offset, log_offset, message_id, real_topic,
+        row_number() over (partition by node, message_id, real_topic order by log_offset) nth,
+        min(log_offset) over (partition by node, message_id, real_topic) first
+    from copies where topic = '{SCHEDULE_TOPIC}' and real_topic is not null
+), followed as (
+    select /*+ shuffle_hash(w) */ w.node, w.queue, w.offset, w.log_offset, w.nth, count(*) found,
+        max(c.log_offset) last
+    from copies c join waiting w on w.node = c.node and w.message_id = c.message_id and w.real_topic = c.topic
+        and c.log_offset > w.first
+    group by all
+)
+select node, queue + 1 level, max(offset) + 1 until from followed
+where found >= nth and last > log_offset group by node, queue
 """
 
 

@@ -140,14 +140,25 @@ class JournalSurvey:
 
     @property
     def is_altered(self) -> bool:
-        """True if a process stated another checksum than the file has."""
-        crc, is_opened = 0, False
+        """True if the checksum of one start of the process is that of other bytes, without damage that explains it."""
+        if len(self.breaks) >= MOST_NOTED or sum(torn.size for torn in self.torn) != self.torn_bytes:
+            return False  # some damage is not listed, and may be anywhere
+        crc, begin = 0, None
         for one in self.stretches[:MOST_NOTED]:
-            if is_opened and one.sealed is not None and one.sealed != crc:
+            is_wrong = begin is not None and one.sealed is not None and one.sealed != crc
+            if is_wrong and not self._is_damaged_between(begin or 0, one.begin):
                 return True
-            is_opened = is_opened or one.is_opened
+            begin = one.begin if one.is_opened else begin
             crc = one.crc if one.is_opened else joined_crc(crc, one.crc, one.size)
         return False
+
+    def _is_damaged_between(self, begin: int, end: int) -> bool:
+        """Return True if bytes from `begin` on are no entry, or an entry between those at `begin` and `end` is missing.
+
+        Also if one is repeated there.
+        """
+        is_broken = any(begin < one.at <= end for one in self.breaks)
+        return is_broken or any(begin <= torn.at < end for torn in self.torn)
 
     def _add_torn(self, torn: Torn) -> None:
         if torn.at + torn.size == self.size:

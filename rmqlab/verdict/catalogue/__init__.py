@@ -10,12 +10,15 @@ from typing import Final
 
 from rmqlab.verdict.catalogue.messages import (
     CONTENT_DISAGREEMENT,
+    DELIVERED_EARLY,
     DELIVERED_UNSTORED,
     DUPLICATES,
+    HEADER_DISAGREEMENT,
     LOSS,
     ORDER,
     ORIGIN_DISAGREEMENT,
     PLACE_DISAGREEMENT,
+    STORE_TIME_DISAGREEMENT,
 )
 from rmqlab.verdict.catalogue.service import CLOCKS, DETECTION, ROLLBACKS, ROUTES, UNAVAILABILITY
 from rmqlab.verdict.catalogue.shared import (
@@ -47,6 +50,7 @@ __all__ = [
     "CONTENT_DISAGREEMENT",
     "DELAY_OFFSET_AHEAD",
     "DELAY_OFFSET_BEHIND",
+    "DELIVERED_EARLY",
     "DELIVERED_UNSTORED",
     "DELIVERIES",
     "DETECTION",
@@ -55,6 +59,7 @@ __all__ = [
     "ENTRIES",
     "GROUPS",
     "GROUPS_MISSING",
+    "HEADER_DISAGREEMENT",
     "LOSS",
     "MESSAGES",
     "METRICS",
@@ -69,6 +74,7 @@ __all__ = [
     "ROUTES",
     "SECONDS",
     "STORE_FILES",
+    "STORE_TIME_DISAGREEMENT",
     "TABLE_FILES",
     "TIMES",
     "TOPICS",
@@ -89,7 +95,8 @@ METRICS: Final = tuple(
         DIVERGENCE,
         RECORDS_AND_QUEUES,
         STORE_FILES,
-        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT, CONTENT_DISAGREEMENT, ORIGIN_DISAGREEMENT),
+        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT, CONTENT_DISAGREEMENT, ORIGIN_DISAGREEMENT, HEADER_DISAGREEMENT),
+        (DELIVERED_EARLY, STORE_TIME_DISAGREEMENT),
         TABLE_FILES,
         CLOCKS,
     )

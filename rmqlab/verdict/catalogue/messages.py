@@ -238,3 +238,50 @@ CONTENT_DISAGREEMENT: Final = Metric(
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
 )
+
+HEADER_DISAGREEMENT: Final = Metric(
+    name="header_disagreement",
+    unit=MESSAGES,
+    text="in a store with a header that its broker did not write",
+    definition="Messages with one send, of which a store has a readable copy with one of these contradictions: another"
+    " sysFlag than its producer sent, where the bits of transactions follow from its topic; a store host that is no"
+    " address of its broker name; reconsume times other than 0 without a retry, or other ones than a delivery from its"
+    " retry topic had; a prepared transaction offset at which its log has no half message of it, or one without a"
+    " transaction.",
+    blind_to="records stored after a broker removed some, which an operator may have sent again; batches; the sysFlag"
+    " of sends before it was recorded, and of messages that a consumer sent back; reconsume times of messages that"
+    " were not delivered from their retry topic; half messages before the first file of the log",
+    unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+    rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
+    is_floor=True,
+)
+
+DELIVERED_EARLY: Final = Metric(
+    name="delivered_early",
+    unit=MESSAGES,
+    text="delayed, and stored in its own topic before it was due",
+    definition="Messages with one send, whose first record under their own topic in a log has an earlier store time than"
+    " the time of delivery in the entry of SCHEDULE_TOPIC_XXXX: the store time of the delayed record and the delay of"
+    " its level, to the millisecond.",
+    blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
+    " first one, and messages that a consumer sent back",
+    unknown_when="nothing was sent, no store was given, a fault set clocks, or brokers had different delay levels; with"
+    " a store missing it is at least the value",
+    rests_on=PRODUCER_JOURNALS,
+    is_floor=True,
+)
+
+STORE_TIME_DISAGREEMENT: Final = Metric(
+    name="store_time_disagreement",
+    unit=MESSAGES,
+    text="with another store time than the records around it, where times contradict",
+    definition="Counted if a store time contradicts a journal by more than 1 s, as for `clock_disagreement`: messages of"
+    " which a log has a record more than 1 s before the one ahead of it, or after the one behind it, while these two are"
+    " in order. A clock that is wrong is so for the records around it, too. So these records are altered, and"
+    " `clock_disagreement` leaves them out.",
+    blind_to="other store times that contradict no journal, the first and the last record of a log, and altered records"
+    " that follow each other",
+    unknown_when="no store was given, or a fault set clocks; with a store missing it is at least the value",
+    rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
+    is_floor=True,
+)

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.message import Message
-from rmqlab.client.outgoing import prepare, sent_crc
+from rmqlab.client.outgoing import prepare, sent_header
 from rmqlab.cluster.checks.copies import read_store
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun, with_offset
@@ -132,7 +132,8 @@ def test_the_checksum_of_a_send_is_that_of_its_record(size: int, changes: dict[s
     sent = prepare(message, "ID", config)
     properties = parse_properties(sent.properties)
     keys, tags = properties.get("KEYS", ""), properties.get("TAGS", "")
-    assert sent_crc(message, config) == content_crc(body_crc(sent.body), sent.flag, keys, tags)
+    crc = content_crc(body_crc(sent.body), sent.flag, keys, tags)
+    assert sent_header(message, config) == {"crc": crc, "sys_flag": sent.sys_flag}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def write(tmp_path: Path) -> Write:
             config = small_config(directory / node / "store")
             store = MessageStore.open(config, now_millis=ManualClock(now=run.now, step=1))
             for copy in copies:
-                store.put(new_message(topic=copy.queue.topic, queue_id=copy.queue.queue_id, unique_key=copy.message_id))
+                topic, queue_id = copy.queue.topic, copy.queue.queue_id
+                host = ("127.77.1.20", 10911)  # broker-a
+                store.put(new_message(topic=topic, queue_id=queue_id, unique_key=copy.message_id, store_host=host))
             store.close()
         return directory
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.body import Body
+from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import TABLE_FILES
 from tests.cluster.plant.smallrun import DELAYED_SENDS, made_up_run, write_run
 
@@ -52,6 +54,40 @@ def test_a_delay_offset_is_behind_by_what_was_delivered_beyond_it(directory: Pat
     write_run(made_up_run(), directory)
     save(directory, "broker-a", "delayOffset.json", DelayOffsets(offset_table={1: 1}))
     assert judge_directory(directory)["delay_offset_behind broker-a"].value == DELAYED_SENDS - 1
+
+
+def delayed_twice(*topics: str) -> MadeUpRun:
+    """Store the records of one more message: those of SCHEDULE_TOPIC_XXXX are a client's retries."""
+    run = made_up_run()
+    for topic in topics:
+        run.now += 10_000
+        run.store("ID999999", Queue(topic, "broker-a", 0), run.logs)
+    return run
+
+
+WAITS, DELIVERED = SCHEDULE_TOPIC, "reminders"
+
+
+@pytest.mark.parametrize(
+    ("topics", "behind"),
+    [
+        ((WAITS,), 0),
+        ((WAITS, WAITS), 0),
+        ((WAITS, DELIVERED), 1),
+        ((WAITS, WAITS, DELIVERED), 1),
+        ((WAITS, DELIVERED, WAITS), 1),
+        ((WAITS, DELIVERED, DELIVERED, WAITS), 1),
+        ((WAITS, WAITS, DELIVERED, DELIVERED), 2),
+        ((WAITS, DELIVERED, WAITS, DELIVERED), 2),
+        ((WAITS, WAITS, WAITS, DELIVERED, DELIVERED), 2),
+        ((DELIVERED, WAITS), 0),
+    ],
+)
+def test_a_message_that_was_delayed_twice_is_delivered_in_order(
+    directory: Path, topics: tuple[str, ...], behind: int
+) -> None:
+    write_run(delayed_twice(*topics), directory)
+    assert judge_directory(directory)["delay_offset_behind broker-a"].value == behind
 
 
 def test_a_broker_that_did_not_stop_in_order_may_have_saved_no_delay_offset(directory: Path) -> None:

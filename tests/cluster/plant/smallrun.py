@@ -12,7 +12,13 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGr
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.contentcrc import content_crc
-from rmqlab.remoting.message import NewMessage, body_crc
+from rmqlab.remoting.message import (
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QID,
+    PROPERTY_REAL_TOPIC,
+    NewMessage,
+    body_crc,
+)
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.store.messagestore import MessageStore
@@ -26,7 +32,7 @@ SENDS = 40
 SAMPLED = 10
 """Messages of the first queue that a second group consumes, before it ends."""
 DELAYED_SENDS = 3
-"""Of level 1, to another topic, each stored there at once."""
+"""Of level 1, to another topic, each stored there when it is due."""
 RUN = "5a11"
 STARTING = {"rate": 1.0, "role": "SYNC_MASTER", "profile": "4.9"}
 RECORD = {"run": RUN, "spec": STARTING, "placement": {"network": "127.77", "subnet": 1, "slots": {"broker-a": 20}}}
@@ -35,6 +41,8 @@ LOG_END = 10_000
 _REPEATED = 30
 """Times that a body has the id of its message, so that the log exceeds LOG_END."""
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
+STORE_HOST = ("127.77.1.20", 10911)
+"""That of `broker-a`."""
 TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 
 
@@ -47,7 +55,7 @@ def made_up_run() -> MadeUpRun:
     run.add("broker-a", "producer_joined", group="till", client_id="127.77.1.240@100#1")
     _sample_logs(run)
     for number in range(SENDS):
-        run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"))
+        run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"), sys_flag=0)
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
         run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
         if number < SAMPLED * QUEUES and number % QUEUES == 0:
@@ -56,7 +64,8 @@ def made_up_run() -> MadeUpRun:
         run.wait(0.1)
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
-        run.send(number, topic="reminders", crc=_crc(f"ID{number:06}"))
+        run.wait(1)
+        run.send(number, topic="reminders", crc=_crc(f"ID{number:06}"), sys_flag=0, took=1100)
     run.wait(30)  # brokers have saved their tables
     _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
@@ -97,8 +106,16 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
 
 
 def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
-    keys = message_id.lower()
-    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, keys=keys, body=_body(message_id))
+    delayed = {PROPERTY_DELAY: "1", PROPERTY_REAL_TOPIC: "reminders", PROPERTY_REAL_QID: "0"}
+    return new_message(
+        topic=topic,
+        queue_id=queue_id,
+        unique_key=message_id,
+        keys=message_id.lower(),
+        body=_body(message_id),
+        store_host=STORE_HOST,
+        properties=delayed if topic == SCHEDULE_TOPIC else {},
+    )
 
 
 def _body(message_id: str) -> bytes:

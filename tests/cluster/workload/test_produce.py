@@ -10,7 +10,7 @@ import trio
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
-from rmqlab.client.outgoing import sent_crc
+from rmqlab.client.outgoing import sent_header
 from rmqlab.client.transaction import TransactionResult, TransactionState
 from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, body_of, emit_attempt
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -63,7 +63,7 @@ async def sent_entry(
     assert free.value == 1  # the next send may begin
     (entry,) = link.events
     message = Message(topic=entry["topic"], body=body_of(1, 128), keys="n1")
-    assert entry["crc"] == sent_crc(message, producer.config)
+    assert entry["crc"] == sent_header(message, producer.config)["crc"]
     return entry, counts
 
 

@@ -28,6 +28,7 @@ MESSAGES = (
             "message_id": MESSAGE_ID,
             "keys": text("the message's keys"),
             "crc": count("CRC-32 of body, flag, keys and tags: `contentCrc` of its records (since version 4)"),
+            "sys_flag": count("sysFlag of the request: compression, and whether it is a half message"),
             "topic": TOPIC,
             "group": GROUP,
             "outcome": OUTCOME,

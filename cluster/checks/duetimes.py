@@ -1,0 +1,88 @@
+"""Delayed messages that a broker stored in their own topic before they were due.
+
+The entry of a delayed message has its time of delivery instead of a tags code: the store time of the record and the
+delay of its level (4.9.8: ScheduleMessageService.computeDeliverTimestamp). A broker delivers when its clock has reached
+that time, so the record under the message's own topic has the same store time or a later one, without rounding. A
+message with failed attempts may have been delayed several times, and a log that begins later may lack the first time.
+"""
+
+import collections
+import math
+from collections.abc import Iterator
+
+import attrs
+
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
+from rmqlab.cluster.checks.history import History
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.verdict.catalogue import DELIVERED_EARLY
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.duetimes import why_unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.judgement import Conditions
+
+
+@attrs.frozen
+class EarlyDelivery:
+    """The first record of a message under its own topic, with the time at which it was due."""
+
+    copy: Copy
+    due_at: int
+
+
+def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[Finding]:
+    """Yield the finding of `catalogue.DELIVERED_EARLY`."""
+    metric, unit = DELIVERED_EARLY.name, DELIVERED_EARLY.unit
+    if why := why_unknown(conditions, has_sends=bool(history.sends), has_stores=bool(stores.nodes)):
+        yield unknown(metric, unit, why)
+        return
+    removed_at = min((entry.at_millis for entry in history.of_kind(*REMOVING_KINDS)), default=math.inf)
+    found: dict[str, list[EarlyDelivery]] = collections.defaultdict(list)
+    for store in stores.nodes.values():
+        for early in _find(store, removed_at):
+            found[early.copy.message_id].append(early)
+    if found:
+        sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
+        failed = {failure.message_id for failure in history.failures}
+        once = {send.ids[0] for send in history.sends if len(send.ids) == 1 and sent[send.ids[0]] == 1} - failed
+        found = {message_id: early for message_id, early in found.items() if message_id in once}
+
+    def as_evidence(message_id: str) -> Evidence:
+        where = ", ".join(
+            f"{one.copy.node} at commit log offset {one.copy.log_offset}, {one.due_at - one.copy.stored_at} ms early"
+            for one in found[message_id]
+        )
+        return Evidence(
+            text=f"{message_id}: stored in its own topic before it was due: {where}",
+            at_millis=min(one.copy.stored_at for one in found[message_id]),
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+
+
+def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:
+    """Yield the early deliveries of one log."""
+    due_times = {
+        (entry.log_offset, entry.queue_id, entry.offset): entry.tags_code
+        for entry in store.entries
+        if entry.topic == SCHEDULE_TOPIC
+    }
+    if not due_times:
+        return
+    due: dict[tuple[str, str], int] = {}
+    for copy in store.copies:
+        if copy.queue.topic == SCHEDULE_TOPIC and copy.content_crc is not None and copy.tags_code is None:
+            at = due_times.get((copy.log_offset, copy.queue.queue_id, copy.offset))
+            if at is not None:
+                key = (copy.message_id, copy.real_topic)
+                due[key] = min(at, due.get(key, at))
+    first: dict[tuple[str, str], Copy] = {}
+    for copy in store.copies:
+        key = (copy.message_id, copy.queue.topic)
+        if key in due and (key not in first or copy.stored_at < first[key].stored_at):
+            first[key] = copy
+    for key, copy in first.items():
+        if copy.stored_at < min(due[key], removed_at):
+            yield EarlyDelivery(copy, due[key])

@@ -1,0 +1,133 @@
+"""Messages whose records have a header that contradicts the journals or other records.
+
+Brokers set these fields in 4.9.8 as follows. A record has the sysFlag of its send; the bits of transactions are those
+of its topic (TransactionalMessageBridge, EndTransactionProcessor). The store host is the address of a member of the
+broker name; a delayed message keeps that of its first record (ScheduleMessageService). The reconsume times are 0 until a
+consumer sends the message back (SendMessageProcessor). A committed message has the commit log offset of its half
+message; that field of all other records is 0.
+"""
+
+import collections
+import math
+from collections.abc import Collection, Iterator, Mapping
+
+from rmqlab.cluster.checks.copies import Copy, Header, NodeStore, Stores
+from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
+from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
+from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.headers import (
+    HOST_KINDS,
+    SENT_BITS,
+    UNCOMMITTED_TOPICS,
+    broker_hosts,
+    has_all_deliveries,
+    why_unknown,
+)
+from rmqlab.verdict.judgement import Conditions
+
+_Faults = dict[str, list[tuple[Copy, str]]]
+
+
+def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[Finding]:
+    """Yield the finding of `catalogue.HEADER_DISAGREEMENT`."""
+    metric, unit = HEADER_DISAGREEMENT.name, HEADER_DISAGREEMENT.unit
+    if why := why_unknown(has_sends=bool(history.sends), has_stores=bool(stores.nodes)):
+        yield unknown(metric, unit, why)
+        return
+    found = _find(history, stores, conditions)
+
+    def as_evidence(message_id: str) -> Evidence:
+        faults = found[message_id]
+        where = ", ".join(f"{copy.node} at commit log offset {copy.log_offset} has {fault}" for copy, fault in faults)
+        return Evidence(
+            text=f"{message_id}: the header of its record is not what its broker stored: {where}",
+            at_millis=min(copy.stored_at for copy, _ in faults),
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+
+
+def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
+    """Return the faults of each such message."""
+    sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
+    removed_at = min((entry.at_millis for entry in history.of_kind(*REMOVING_KINDS)), default=math.inf)
+    named = (entry.fields for entry in history.of_kind(*HOST_KINDS))
+    hosts = broker_hosts(named, conditions, history.roles.renamed)
+    delivered, is_whole = _handed_back(history), has_all_deliveries(conditions)
+    found: _Faults = {}
+    for send in history.sends:
+        if len(send.ids) != 1 or sent[send.ids[0]] != 1:
+            continue
+        for copy in stores.by_message.get(send.ids[0], ()):
+            if copy.header is not None and copy.stored_at < removed_at:
+                times = delivered.get((send.ids[0], copy.queue, copy.offset))
+                faults = [
+                    *_faults_of_send(copy, copy.header, send, hosts.get(copy.queue.broker, ())),
+                    *_faults_of_commit(copy, copy.header, stores),
+                    *_faults_of_delivery(copy.header, times, is_whole=is_whole),
+                ]
+                if faults:
+                    found.setdefault(send.ids[0], []).append((copy, ", ".join(faults)))
+    return found
+
+
+def _handed_back(history: History) -> Mapping[tuple[str, Queue, int], int]:
+    """Return the lowest reconsume times with which a message came from a place of a retry topic.
+
+    A consumer itself adds to them if it tries the message again.
+    """
+    least: dict[tuple[str, Queue, int], int] = {}
+    for one in history.deliveries:
+        if one.queue.topic.startswith(RETRY_PREFIX):
+            key = (one.message_id, one.queue, one.offset)
+            least[key] = min(one.reconsume_times, least.get(key, one.reconsume_times))
+    return least
+
+
+def _faults_of_send(copy: Copy, header: Header, send: Send, hosts: Collection[str]) -> Iterator[str]:
+    is_half = copy.queue.topic in UNCOMMITTED_TOPICS
+    if copy.content_crc is not None or is_half:
+        if header.reconsume_times:
+            yield f"reconsume times {header.reconsume_times}"
+        if send.sys_flag is not None:
+            is_committed = send.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED and not is_half
+            expected = send.sys_flag & SENT_BITS | (TRANSACTION_COMMIT if is_committed else 0)
+            if header.sys_flag & (SENT_BITS | TRANSACTION_MASK) != expected:
+                yield f"sysFlag {header.sys_flag}"
+    if hosts and not header.sys_flag & STORE_HOST_IPV6 and header.store_host not in hosts:
+        yield f"store host {header.store_host}"
+
+
+def _faults_of_commit(copy: Copy, header: Header, stores: Stores) -> Iterator[str]:
+    if copy.content_crc is None:
+        return
+    is_committed = header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
+    if copy.prepared_at if not is_committed else not _is_half_at(copy, stores):
+        yield f"prepared transaction offset {copy.prepared_at}"
+
+
+def _is_half_at(copy: Copy, stores: Stores) -> bool:
+    """Return True if the half message of a committed one is there, or may have been."""
+    store, at = stores.nodes[copy.node], copy.prepared_at
+    halves = (one for one in stores.by_message[copy.message_id] if one.node == copy.node)
+    is_there = any(one.log_offset == at and one.queue.topic == HALF_TOPIC for one in halves)
+    return is_there or 0 <= at < store.begin or _is_damaged_at(store, at)
+
+
+def _is_damaged_at(store: NodeStore, at: int) -> bool:
+    return any(one.log_offset == at for one in store.damaged) or any(one.offset <= at < one.end for one in store.holes)
+
+
+def _faults_of_delivery(header: Header, delivered: int | None, *, is_whole: bool) -> Iterator[str]:
+    """Yield a fault of a record that was delivered with other reconsume times.
+
+    Fewer in the record than in each delivery prove nothing if the first delivery may be missing.
+    """
+    times = header.reconsume_times
+    if delivered is not None and (times > delivered or (times < delivered and is_whole)):
+        yield f"reconsume times {times}, and was delivered with {delivered}"

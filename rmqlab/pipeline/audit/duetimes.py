@@ -1,0 +1,65 @@
+"""Delayed messages that a broker stored in their own topic before they were due.
+
+The rules are those of cluster/checks/duetimes.py.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.verdict.catalogue import DELIVERED_EARLY
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.duetimes import why_unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
+
+_NEVER: Final = 2**63 - 1
+"""Time of an event that did not occur."""
+TABLE: Final = "early_deliveries"
+
+EARLY: Final = f"""
+with due as (
+    select /*+ shuffle_hash(e) */ c.node, c.message_id, c.real_topic topic, min(e.tagsCode) due_at
+    from copies c join queue_entries e on c.node = e.node and c.log_offset = e.commitLogOffset
+        and c.topic = e.topic and c.queue = e.queueId and c.offset = e.queueOffset
+    where c.topic = '{SCHEDULE_TOPIC}' and c.content_crc is not null and c.tags_code is null
+    group by all
+), firsts as (
+    select /*+ shuffle_hash(d) */ c.node, c.message_id, min(struct(c.stored_at, c.log_offset)) first, min(d.due_at) due_at
+    from copies c join due d on c.node = d.node and c.message_id = d.message_id and c.topic = d.topic
+    group by c.node, c.message_id, c.topic
+), early as (
+    select * from firsts where first.stored_at < due_at and first.stored_at < {{removed_at}}
+)
+select e.message_id, min(e.first.stored_at) stored_at, array_sort(collect_list(concat(e.node, ' at commit log offset ',
+    e.first.log_offset, ', ', e.due_at - e.first.stored_at, ' ms early'))) places
+from early e
+    left semi join (select s.message_id from sends s
+        join (select message_id, max(seq) seq from sends where message_id is not null group by message_id
+            having count(*) = 1) o on s.message_id = o.message_id
+        left anti join (select seq from sends group by seq having count(*) > 1) b on s.seq = b.seq) s
+        on e.message_id = s.message_id
+    left anti join failures f on e.message_id = f.message_id
+group by e.message_id
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Write the table `early_deliveries`, and yield `delivered_early`."""
+    metric, unit = DELIVERED_EARLY.name, DELIVERED_EARLY.unit
+    removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
+    run.table(TABLE, EARLY.format(removed_at=min(removals, default=_NEVER)), is_rare=True)
+    sends, early = run.previews(Preview("sends"), Preview(TABLE, order=("stored_at", "message_id")))
+    if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
+        yield unknown(metric, unit, why)
+        return
+    evidence = tuple(
+        Evidence(
+            text=f"{row.message_id}: stored in its own topic before it was due: {', '.join(row.places)}",
+            at_millis=row.stored_at,
+            message_ids=(row.message_id,),
+        )
+        for row in early[None].first
+    )
+    yield Finding(metric=metric, unit=unit, value=early.found, is_at_least=bool(run.unread), evidence=evidence)

@@ -1,0 +1,201 @@
+"""Records whose headers contradict their sends, their deliveries or their half messages."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from rmqlab.cluster.checks import headers
+from rmqlab.cluster.checks.copies import Header
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.remoting.message import (
+    COMPRESSED,
+    MULTI_TAGS,
+    STORE_HOST_IPV6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.gaps import Gap
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.metrics import Source
+
+METRIC = "header_disagreement"
+OURS = Header(sys_flag=0, store_host=ADDRESSES["broker-a"], reconsume_times=0, real_topic="")
+RETRY = "%RETRY%shop"
+
+
+def with_header(run: MadeUpRun, at: int = -1, *, prepared_at: int = 0, kept: bool = True, **fields: Any) -> None:
+    """Give the record at a place of each log a header."""
+    for log in run.logs.values():
+        header = attrs.evolve(OURS, **fields)
+        log[at] = attrs.evolve(log[at], header=header, prepared_at=prepared_at, content_crc=5 if kept else None)
+
+
+def sent_run(sent: int | None = 0, **fields: Any) -> MadeUpRun:
+    run = MadeUpRun()
+    run.send(1, sys_flag=sent)
+    with_header(run, **fields)
+    return run
+
+
+def judged(run: MadeUpRun) -> Finding:
+    return run.judge()[METRIC]
+
+
+def faults(run: MadeUpRun) -> str:
+    found = judged(run)
+    assert found.message_ids == (("ID000001",) if found.value else ())
+    return found.evidence[0].text.partition("commit log offset ")[2] if found.evidence else ""
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [(0, 0), (COMPRESSED, COMPRESSED), (0, MULTI_TAGS), (0, STORE_HOST_IPV6), (None, COMPRESSED)],
+)
+def test_a_record_with_the_flags_of_its_send_agrees(sent: int | None, stored: int) -> None:
+    assert judged(sent_run(sent, sys_flag=stored)).value == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [(0, COMPRESSED), (COMPRESSED, 0), (0, TRANSACTION_ROLLBACK), (0, TRANSACTION_PREPARED), (0, 1 << 12)],
+)
+def test_another_flag_is_named(sent: int, stored: int) -> None:
+    assert f"has sysFlag {stored}" in faults(sent_run(sent, sys_flag=stored))
+
+
+def test_a_store_host_outside_of_the_broker_name_is_named() -> None:
+    assert "store host 10.9.8.7:10911" in faults(sent_run(store_host="10.9.8.7:10911"))
+
+
+def test_a_slave_may_have_stored_it_first() -> None:
+    """A slave that becomes master keeps the store host of what it delivers, and its former master copies its own."""
+    assert judged(sent_run(store_host=ADDRESSES["broker-a-s"])).value == 0
+
+
+def test_the_addresses_of_another_broker_name_do_not_count() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-a-s", "broker-b"))
+    run.send(1)
+    for node in ("broker-a", "broker-a-s"):
+        log = run.logs[node]
+        log[-1] = attrs.evolve(log[-1], header=attrs.evolve(OURS, store_host=ADDRESSES["broker-b"]))
+    assert "store host" in faults(run)
+
+
+def test_hosts_are_not_compared_if_an_event_of_the_supervisor_may_be_missing() -> None:
+    run = sent_run(store_host="10.9.8.7:10911")
+    gap = Gap(process="cluster", sources=frozenset({Source.SUPERVISOR}), text="cut")
+    (finding,) = headers.judge(run.history(), run.stores(), Conditions(gaps=(gap,)))
+    assert finding.value == 0
+
+
+def test_reconsume_times_without_a_retry_are_named() -> None:
+    assert "reconsume times 3" in faults(sent_run(reconsume_times=3))
+
+
+def retried_run(stored: int, *delivered: int) -> MadeUpRun:
+    run = MadeUpRun()
+    run.send(1)
+    offset = run.store("ID000001", Queue(RETRY, "broker-a", 0), run.logs)
+    with_header(run, kept=False, reconsume_times=stored)
+    for times in delivered:
+        run.deliver(1, offset, times=times)
+        run.entries[-1] = attrs.evolve(run.entries[-1], fields={**run.entries[-1].fields, "topic": RETRY})
+    return run
+
+
+@pytest.mark.parametrize(("stored", "delivered"), [(1, ()), (1, (1,)), (2, (2, 3, 4)), (2, (4, 2))])
+def test_a_retry_has_the_times_of_its_first_delivery(stored: int, delivered: tuple[int, ...]) -> None:
+    """A consumer that tries a message again by itself adds to them."""
+    assert judged(retried_run(stored, *delivered)).value == 0
+
+
+@pytest.mark.parametrize(("stored", "delivered"), [(4, (1,)), (0, (1,)), (3, (2, 3)), (1, (2, 3))])
+def test_other_times_than_those_of_the_delivery_are_named(stored: int, delivered: tuple[int, ...]) -> None:
+    expected = f"reconsume times {stored}, and was delivered with {min(delivered)}"
+    assert expected in faults(retried_run(stored, *delivered))
+
+
+@pytest.mark.parametrize(("stored", "found"), [(1, 0), (4, 1)])
+def test_a_missing_delivery_may_explain_fewer_times_but_not_more(stored: int, found: int) -> None:
+    run = retried_run(stored, 2)
+    gap = Gap(process="consume-1", sources=frozenset({Source.CONSUMERS}), text="cut")
+    (finding,) = headers.judge(run.history(), run.stores(), Conditions(gaps=(gap,)))
+    assert finding.value == found
+
+
+def committed_run(prepared_at: int, sys_flag: int = TRANSACTION_COMMIT) -> MadeUpRun:
+    """Store a message at 0, a half message at 200, and what became of it at 400."""
+    run = MadeUpRun()
+    run.send(0)
+    run.store("ID000001", Queue(HALF_TOPIC, "broker-a", 0), run.logs)
+    with_header(run, kept=False)
+    run.send(1, sys_flag=TRANSACTION_PREPARED, held_in=f"{HALF_TOPIC}:0")
+    with_header(run, sys_flag=sys_flag, prepared_at=prepared_at)
+    return run
+
+
+def test_a_committed_message_has_the_place_of_its_half_message() -> None:
+    assert judged(committed_run(200)).value == 0
+
+
+@pytest.mark.parametrize(("prepared_at", "sys_flag"), [(0, TRANSACTION_COMMIT), (77, TRANSACTION_COMMIT), (200, 0)])
+def test_another_place_or_no_commit_is_named(prepared_at: int, sys_flag: int) -> None:
+    assert f"prepared transaction offset {prepared_at}" in faults(committed_run(prepared_at, sys_flag))
+
+
+def test_a_place_without_a_transaction_is_named() -> None:
+    assert "prepared transaction offset 77" in faults(sent_run(None, prepared_at=77))
+
+
+def test_a_half_message_before_the_first_file_is_not_missed() -> None:
+    run = committed_run(77)
+    stores = run.stores()
+    later = {node: attrs.evolve(store, begin=100) for node, store in stores.nodes.items()}
+    (finding,) = headers.judge(run.history(), attrs.evolve(stores, nodes=later), Conditions())
+    assert finding.value == 0
+
+
+def test_a_half_message_has_no_bit_of_a_transaction() -> None:
+    run = committed_run(200)
+    with_header(run, 1, kept=False, sys_flag=TRANSACTION_PREPARED)
+    assert "sysFlag 4" in faults(run)
+
+
+def test_records_after_a_removal_are_not_compared() -> None:
+    run = MadeUpRun()
+    run.add("broker-a", "log_truncated", before=100, after=0)
+    run.send(1)
+    with_header(run, store_host="10.9.8.7:10911")
+    assert judged(run).value == 0
+
+
+def test_messages_that_were_sent_twice_are_not_compared() -> None:
+    run = sent_run(store_host="10.9.8.7:10911")
+    run.send(1)
+    assert judged(run).value == 0
+
+
+def test_a_delayed_record_is_compared_as_its_topic_is() -> None:
+    run = MadeUpRun()
+    run.store("ID000001", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
+    run.send(1)
+    with_header(run)
+    with_header(run, 0, reconsume_times=1, real_topic="orders")
+    assert "reconsume times 1" in faults(run)
+    with_header(run, 0, kept=False, reconsume_times=1, real_topic=RETRY)
+    assert judged(run).value == 0
+
+
+def test_nothing_sent_is_unknown() -> None:
+    assert judged(MadeUpRun()).missing == "no workload of the journal sent anything"
+
+
+def test_a_missing_store_makes_it_a_lower_bound() -> None:
+    run = sent_run()
+    run.unread.add("broker-a-s")
+    assert judged(run).is_at_least
