@@ -65,6 +65,8 @@ def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
             continue
         for copy in stores.by_message.get(send.ids[0], ()):
             if copy.header is not None and copy.stored_at < removed_at:
+                if not delivered and _is_plain(copy, copy.header, send, hosts.get(copy.queue.broker, ())):
+                    continue
                 times = delivered.get((send.ids[0], copy.queue, copy.offset))
                 faults = [
                     *_faults_of_send(copy, copy.header, send, hosts.get(copy.queue.broker, ())),
@@ -74,6 +76,12 @@ def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
                 if faults:
                     found.setdefault(send.ids[0], []).append((copy, ", ".join(faults)))
     return found
+
+
+def _is_plain(copy: Copy, header: Header, send: Send, hosts: Collection[str]) -> bool:
+    """Return True for a record like almost all others, without any fault of a send or commit."""
+    is_zero = not (header.sys_flag or header.reconsume_times or copy.prepared_at or send.sys_flag)
+    return is_zero and (not hosts or header.store_host in hosts)
 
 
 def _handed_back(history: History) -> Mapping[tuple[str, Queue, int], int]:
@@ -104,9 +112,7 @@ def _faults_of_send(copy: Copy, header: Header, send: Send, hosts: Collection[st
 
 
 def _faults_of_commit(copy: Copy, header: Header, stores: Stores) -> Iterator[str]:
-    if copy.content_crc is None:
-        return
-    is_committed = header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
+    is_committed = copy.content_crc is not None and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
     if copy.prepared_at if not is_committed else not _is_half_at(copy, stores):
         yield f"prepared transaction offset {copy.prepared_at}"
 

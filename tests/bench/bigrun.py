@@ -90,7 +90,7 @@ def _sent(count: int, body_size: int) -> Iterator[Event]:
     crc = sent_crc(body_size)
     for number in range(count + LOST):
         began_at = BEGAN_AT + number // PER_MILLISECOND
-        outcome = {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1, "crc": crc}
+        outcome = {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1, "crc": crc, "sys_flag": 0}
         yield began_at + 1, "sent", _place(number) | outcome
 
 

@@ -30,6 +30,7 @@ _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, 
           "physical_offset": (0x5152535455565758, ">i8"), "born": (0x4142434445464748, ">i8"),
           "stored": (0x3132333435363738, ">i8")}  # fmt: skip
 """Placeholders of fields in the template, which mark their places."""
+STORE_HOST = ("127.77.1.20", 10911)
 
 
 def queue_end(queue_id: int, count: int) -> int:
@@ -99,7 +100,7 @@ def _template(size: int) -> bytes:
     return encode_message(
         StoredMessage(
             0, body_crc(body), marks["queue_id"], 0, marks["queue_offset"], marks["physical_offset"], 0, marks["born"],
-            ("127.0.0.1", 1), marks["stored"], ("127.0.0.1", 2), 0, 0, body, TOPIC,
+            ("127.0.0.1", 1), marks["stored"], STORE_HOST, 0, 0, body, TOPIC,
             f"UNIQ_KEY\x01{'?' * 32}\x02WAIT\x01true", {},
         )
     )  # fmt: skip

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRIED = ("queue-entry-wrong", "own-offset-overwritten", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
-         "group-gone", "delay-offset-back", "delay-offset-forward")  # fmt: skip
-"""A kind for each metric of the files derived from a log."""
+         "group-gone", "delay-offset-back", "delay-offset-forward", "sys-flag-changed-both", "store-host-changed-both",
+         "reconsume-times-changed-both", "prepared-offset-changed-both", "delivered-early-both",
+         "store-time-changed-both")  # fmt: skip
+"""A kind for each metric of headers, and of the files derived from a log."""
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ RETRIED: Final = f"if({_IS_RETRY}, {_RETRY}, null)"
 _HEADER: Final = f"""named_struct(
     'is_odd', {{is_judged}} and ({{is_of_other_broker}} or
         ({_IS_HALF} or content_crc is not null) and reconsume_times != 0
-        or content_crc is not null and not {_IS_COMMITTED} and prepared_at != 0),
+        or not (content_crc is not null and {_IS_COMMITTED}) and prepared_at != 0),
     'bits', if({{is_judged}} and ({_IS_HALF} or content_crc is not null),
         named_struct('is_half', {_IS_HALF}, 'sys_flag', sys_flag & {SENT_BITS | TRANSACTION_MASK}), null),
     'prepared', if({{is_judged}} and content_crc is not null and {_IS_COMMITTED},
@@ -98,7 +98,7 @@ with batches as (
         if((is_kept or is_half) and sent is not null and sys_flag & {SENT_BITS | TRANSACTION_MASK} !=
             {_EXPECTED_BITS.format(sent="sent", is_half="is_half")}, concat('sysFlag ', sys_flag), null),
         if({{is_of_other_broker}}, concat('store host ', store_host), null),
-        if(is_kept and if({_IS_COMMITTED}, not is_prepared, prepared_at != 0),
+        if(if(is_kept and {_IS_COMMITTED}, not is_prepared, prepared_at != 0),
             concat('prepared transaction offset ', prepared_at), null),
         if(times is not null and (reconsume_times > times or reconsume_times < times and {{has_all_deliveries}}),
             concat('reconsume times ', reconsume_times, ', and was delivered with ', times), null))) faults

@@ -152,6 +152,15 @@ def test_a_place_without_a_transaction_is_named() -> None:
     assert "prepared transaction offset 77" in faults(sent_run(None, prepared_at=77))
 
 
+def test_a_half_message_and_a_retry_have_no_place_of_another() -> None:
+    run = committed_run(200)
+    with_header(run, 1, kept=False, prepared_at=5)
+    assert "prepared transaction offset 5" in faults(run)
+    retried = retried_run(1)
+    with_header(retried, kept=False, sys_flag=TRANSACTION_COMMIT, prepared_at=5)
+    assert "prepared transaction offset 5" in faults(retried)
+
+
 def test_a_half_message_before_the_first_file_is_not_missed() -> None:
     run = committed_run(77)
     stores = run.stores()
