@@ -94,11 +94,14 @@ def _is_faulted(history: History) -> bool:
 
 
 def find_misdated(copies: Sequence[Copy]) -> Iterator[Copy]:
-    """Yield the records of a log whose store time is not between those of the two around them, which are in order."""
-    for before, copy, after in zip(copies, copies[1:], copies[2:], strict=False):
-        if before.stored_at <= after.stored_at and not (
-            before.stored_at - TOLERANCE <= copy.stored_at <= after.stored_at + TOLERANCE
-        ):
+    """Yield the records of a log whose store time is not between those of the records around it.
+
+    The two ahead of it and the two behind it must be in order: which one is wrong is not certain otherwise.
+    """
+    times = [copies[0].stored_at, *(copy.stored_at for copy in copies), copies[-1].stored_at] if copies else []
+    for copy, earliest, before, at, after, latest in zip(copies[1:], *(times[n:] for n in range(5)), strict=False):
+        is_between = before - TOLERANCE <= at <= after + TOLERANCE
+        if not is_between and earliest <= before <= after <= latest:
             yield copy
 
 

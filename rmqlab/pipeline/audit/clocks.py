@@ -77,16 +77,20 @@ where size(nulls) = 0
 """
 
 
-# Records whose store time is not between those of the two around them, which are in order.
+# Records whose store time is not between those of the records around them. The two ahead and the two behind are in
+# order: which one is wrong is not certain otherwise.
 _MISDATED = f"""
 with around as (
     select node, broker, topic, queue, offset, log_offset, message_id, stored_at,
         lag(stored_at) over (partition by node order by log_offset) before,
-        lead(stored_at) over (partition by node order by log_offset) after
+        lead(stored_at) over (partition by node order by log_offset) after,
+        lag(stored_at, 2) over (partition by node order by log_offset) earliest,
+        lead(stored_at, 2) over (partition by node order by log_offset) latest
     from copies
 )
-select * from around
-where before <= after and (stored_at < before - {_TOLERANCE} or stored_at > after + {_TOLERANCE})
+select node, broker, topic, queue, offset, log_offset, message_id, stored_at, before, after from around
+where before <= after and coalesce(earliest <= before, true) and coalesce(after <= latest, true)
+    and (stored_at < before - {_TOLERANCE} or stored_at > after + {_TOLERANCE})
 """
 _MISDATED_MESSAGES = f"""
 select *, count(*) over () found from (

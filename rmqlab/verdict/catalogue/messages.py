@@ -276,11 +276,11 @@ STORE_TIME_DISAGREEMENT: Final = Metric(
     unit=MESSAGES,
     text="with another store time than the records around it, where times contradict",
     definition="Counted if a store time contradicts a journal by more than 1 s, as for `clock_disagreement`: messages of"
-    " which a log has a record more than 1 s before the one ahead of it, or after the one behind it, while these two are"
-    " in order. A clock that is wrong is so for the records around it, too. So these records are altered, and"
+    " which a log has a record more than 1 s before the one ahead of it, or after the one behind it, while the two ahead"
+    " of it and the two behind it are in order. A clock that is wrong is so for the records around it, too. So these records are altered, and"
     " `clock_disagreement` leaves them out.",
-    blind_to="other store times that contradict no journal, the first and the last record of a log, and altered records"
-    " that follow each other",
+    blind_to="other store times that contradict no journal, the first and the last record of a log, and records with"
+    " another altered one among the two ahead or behind",
     unknown_when="no store was given, or a fault set clocks; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,

@@ -163,3 +163,67 @@ def test_differences_within_the_tolerance_count_as_zero() -> None:
     run = busy_run()
     move(run, "consume-1", -990)
     assert disagreements(run) == {}
+
+
+STORE_TIMES = "store_time_disagreement"
+
+
+def with_store_time(run: MadeUpRun, at: int, by: int) -> None:
+    """Move the store time of one record, in all logs, by so many milliseconds."""
+    for log in run.logs.values():
+        log[at] = attrs.evolve(log[at], stored_at=log[at].stored_at + by)
+
+
+def sent_messages(count: int = 5) -> MadeUpRun:
+    run = MadeUpRun()
+    for number in range(count):
+        run.send(number)
+        run.wait(1)
+    return run
+
+
+@pytest.mark.parametrize("by", [-60_000, 60_000])
+def test_one_record_with_another_store_time_is_named_and_no_clock(by: int) -> None:
+    run = sent_messages()
+    with_store_time(run, 2, by)
+    findings = run.judge()
+    assert findings[STORE_TIMES].message_ids == ("ID000002",)
+    assert "broker-a at commit log offset 400" in findings[STORE_TIMES].evidence[0].text
+    assert findings["clock_disagreement produce-1"].value == 0
+    assert findings["clock_disagreement broker-a"].value == 0
+
+
+@pytest.mark.parametrize("places", [(0,), (4,), (1, 2), (0, 1, 2, 3, 4)])
+def test_the_clock_is_named_if_the_records_around_it_do_not_contradict(places: tuple[int, ...]) -> None:
+    """The first, the last, or several of few records: a clock may have been wrong for these."""
+    run = sent_messages()
+    for at in places:
+        with_store_time(run, at, -60_000)
+    findings = run.judge()
+    assert findings[STORE_TIMES].value == 0
+    assert findings["clock_disagreement produce-1"].value == pytest.approx(60, abs=1)
+
+
+def test_a_clock_that_is_wrong_is_named_beside_such_a_record() -> None:
+    run = sent_messages(9)
+    for at in range(6, 9):
+        with_store_time(run, at, -20_000)
+    with_store_time(run, 2, -90_000)
+    findings = run.judge()
+    assert findings[STORE_TIMES].message_ids == ("ID000002",)
+    assert findings["clock_disagreement produce-1"].value == pytest.approx(20, abs=1)
+
+
+def test_with_a_clock_fault_the_clock_is_named() -> None:
+    run = sent_messages()
+    with_store_time(run, 2, -60_000)
+    run.entries.append(JournalEntry(run.now, "", "fault_applied", {"id": 1, "fault": "clock", "target": "broker-a"}))
+    findings = run.judge()
+    assert findings[STORE_TIMES].value is None
+    assert findings["clock_disagreement broker-a"].value == pytest.approx(60, abs=1)
+
+
+def test_other_store_times_that_contradict_nothing_are_not_looked_for() -> None:
+    run = sent_messages()
+    with_store_time(run, 2, 900)
+    assert run.judge()[STORE_TIMES].value == 0
