@@ -12,6 +12,8 @@ SENT_BITS: Final = 0x7FFFFFFF & ~(TRANSACTION_MASK | IPV6_MASK | MULTI_TAGS)
 """Bits of a sysFlag that a broker stores as its producer sent them."""
 HOST_KINDS: Final = ("node_ready", "broker_registered")
 """Kinds of events that have the address of a broker."""
+_ADDRESS_KEYS: Final = frozenset({"broker_ip1", "listen_port"})
+"""Settings of a broker that are its address."""
 UNCOMMITTED_TOPICS: Final = (HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
 """Topics of half messages, whose records have no transaction bit."""
 
@@ -33,10 +35,11 @@ def broker_hosts(
 ) -> dict[str, set[str]]:
     """Return the addresses of each broker name's members, from the fields of events of HOST_KINDS.
 
-    Empty if an event of the supervisor may be missing. Without the names of `renamed`, whose members had others.
+    Empty if an event of the supervisor may be missing, or if addresses may have changed while brokers ran. Without the
+    names of `renamed`, whose members had others.
     """
     found: dict[str, set[str]] = {}
-    if any(Source.SUPERVISOR in gap.sources for gap in conditions.gaps):
+    if _ADDRESS_KEYS & conditions.changed_settings or any(Source.SUPERVISOR in gap.sources for gap in conditions.gaps):
         return found
     for fields in named:
         name, address = fields.get("broker_name"), fields.get("address")

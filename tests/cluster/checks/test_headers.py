@@ -93,6 +93,14 @@ def test_hosts_are_not_compared_if_an_event_of_the_supervisor_may_be_missing() -
     assert finding.value == 0
 
 
+@pytest.mark.parametrize("key", ["broker_ip1", "listen_port"])
+def test_hosts_are_not_compared_if_a_broker_got_another_address(key: str) -> None:
+    run = sent_run(store_host="10.9.8.7:10911")
+    conditions = Conditions(changed_settings=frozenset({key}))
+    (finding,) = headers.judge(run.history(), run.stores(), conditions)
+    assert finding.value == 0
+
+
 def test_reconsume_times_without_a_retry_are_named() -> None:
     assert "reconsume times 3" in faults(sent_run(reconsume_times=3))
 
