@@ -94,7 +94,7 @@ def _is_faulted(history: History) -> bool:
 
 
 def find_misdated(copies: Sequence[Copy]) -> Iterator[Copy]:
-    """Yield the records of a log whose store time is not between those of the records around it.
+    """Yield the records of a log with another store time than those around it.
 
     The two ahead of it and the two behind it must be in order: which one is wrong is not certain otherwise.
     """

@@ -24,7 +24,7 @@ from rmqlab.verdict.judgement import Conditions
 
 @attrs.frozen
 class EarlyDelivery:
-    """The first record of a message under its own topic, with the time at which it was due."""
+    """The first record of a message under its own topic, and when it was due."""
 
     copy: Copy
     due_at: int

@@ -1,4 +1,4 @@
-"""Messages whose records have a header that contradicts the journals or other records.
+"""Messages whose records have headers that contradict journals or other records.
 
 Brokers set these fields in 4.9.8 as follows. A record has the sysFlag of its send; the bits of transactions are those
 of its topic (TransactionalMessageBridge, EndTransactionProcessor). The store host is the address of a member of the
@@ -79,14 +79,18 @@ def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
 
 
 def _is_plain(copy: Copy, header: Header, send: Send, hosts: Collection[str]) -> bool:
-    """Return True for a record like almost all others, without any fault of a send or commit."""
+    """Return True for a record like almost all others.
+
+    It has no fault of a send or commit.
+    """
     is_zero = not (header.sys_flag or header.reconsume_times or copy.prepared_at or send.sys_flag)
     return is_zero and (not hosts or header.store_host in hosts)
 
 
 def _handed_back(history: History) -> Mapping[tuple[str, Queue, int], int]:
-    """Return the lowest reconsume times with which a message came from a place of a retry topic.
+    """Return the lowest reconsume times of each delivery from a retry topic.
 
+    By message, queue and queue offset.
     A consumer itself adds to them if it tries the message again.
     """
     least: dict[tuple[str, Queue, int], int] = {}

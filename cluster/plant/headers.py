@@ -1,4 +1,4 @@
-"""Violations in the headers of records: fields that a broker sets, changed in all logs."""
+"""Violations in the headers of records: fields that a broker sets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +56,7 @@ def deliver_early(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def store_earlier(copy: RunCopy, nodes: Nodes) -> Change:
-    """Let a record say that its message was stored a minute earlier, before it was sent."""
+    """Let a record say that its message was stored a minute earlier."""
     begins = {int(path.name) for path in copy.log(nodes[0]).files()}  # the first record of a file shows its origin
     candidates = [one for one in copy.acknowledged(nodes) if one.physical_offset not in begins]
     victim = copy.choose(candidates, "acknowledged message within a file of the log")

@@ -6,26 +6,26 @@ of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
 
 import attrs
 
+from rmqlab.pipeline.auditcolumns import (
+    AT,
+    BROKER,
+    GROUP,
+    LOG_OFFSET,
+    MESSAGE,
+    NODE,
+    OBSERVER,
+    OFFSET,
+    QUEUE,
+    SEQ,
+    TOPIC,
+    UNTIL,
+)
+from rmqlab.pipeline.auditsourcetables import SOURCE_TABLES
 from rmqlab.pipeline.audittable import AuditTable, Column
 
-_SEQ = "struct<at:bigint,last:boolean,process:string,place:bigint>"
 _PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
-
 _LOG_PLACE = "struct<node:string,at:bigint>"
 _RETRY = "struct<topic:string,broker:string,queue:int,offset:bigint,times:int>"
-
-AT = Column("at", "bigint", "time of the event, ms")
-SEQ = Column("seq", _SEQ, "order of all events: time, the supervisor last, process, place in its journal")
-MESSAGE = Column("message_id", "string", "the message's unique id (property UNIQ_KEY)")
-NODE = Column("node", "string", "node of the store")
-OBSERVER = Column("node", "string", "process that observed it")
-GROUP = Column("group", "string", "consumer group")
-TOPIC = Column("topic", "string", "topic")
-BROKER = Column("broker", "string", "broker name")
-QUEUE = Column("queue", "int", "queue id")
-OFFSET = Column("offset", "bigint", "queue offset")
-LOG_OFFSET = Column("log_offset", "bigint", "commit log offset, bytes")
-UNTIL = Column("until", "bigint", "end, ms; null if it lasts until the end of the run")
 _QUEUE = (TOPIC, BROKER, QUEUE)
 _OBSERVED = (SEQ, AT, OBSERVER, GROUP, *_QUEUE)
 _ATTEMPT = (
@@ -357,89 +357,5 @@ TABLES = (
             Column("offset", "bigint", "sum of its queue offsets"),
         ),
     ),
-    AuditTable(
-        "message_events",
-        "Journal entries of single messages: sent, attempt_failed, delivered, committed.",
-        ("seq",),
-        (
-            Column("process", "string", "process of the journal"),
-            Column("place", "bigint", "byte of the entry in its file"),
-            Column("node", "string", "process that the event is about"),
-            Column("kind", "string", "kind of event"),
-            MESSAGE,
-            TOPIC,
-            GROUP,
-            Column("outcome", "string", "outcome of a send or of an attempt"),
-            BROKER,
-            QUEUE,
-            OFFSET,
-            Column("began_at", "bigint", "begin of a send, ms"),
-            Column("took", "double", "duration of an attempt, ms"),
-            Column("reconsume_times", "int", "how often the message was handed back before"),
-            Column("from_broker_id", "int", "broker id that a delivery came from"),
-            Column("broker_id", "int", "broker id that a commit went to"),
-            Column("error", "string", "error of an attempt"),
-            Column("attempt", "int", "number of the attempt"),
-            Column("code", "int", "response code"),
-            Column("held_in", "string", "TOPIC:QUEUE of a system topic, where a delayed or half message waits"),
-            Column("crc", "bigint", "CRC-32 of what was sent: `contentCrc` of the records"),
-            Column("sys_flag", "int", "sysFlag of the request of a send"),
-            SEQ,
-            AT,
-        ),
-    ),
-    AuditTable(
-        "raw_events",
-        "All other journal entries.",
-        ("seq",),
-        (
-            Column("process", "string", "process of the journal"),
-            Column("place", "bigint", "byte of the entry in its file"),
-            Column("node", "string", "process that the event is about"),
-            Column("kind", "string", "kind of event; `rmqlab events --schema` has all"),
-            Column("fields", "string", "its fields, JSON"),
-            SEQ,
-            AT,
-        ),
-    ),
-    AuditTable(
-        "raw_records",
-        "Records of all commit logs, damaged ones included.",
-        ("node", "commitLogOffset"),
-        (
-            NODE,
-            Column("state", "string", "whole, or what is wrong with it"),
-            Column("commitLogOffset", "bigint", "commit log offset, bytes"),
-            Column("storeSize", "int", "size, bytes"),
-            TOPIC,
-            Column("queueId", "int", "queue id"),
-            Column("queueOffset", "bigint", "queue offset"),
-            Column("uniqKey", "string", "the message's unique id"),
-            Column("bornTimestamp", "timestamp", "time of its producer"),
-            Column("bornHost", "string", "producer, host:port"),
-            Column("storeHost", "string", "broker that stored it first, host:port"),
-            Column("storeTimestamp", "timestamp", "store time"),
-            Column("recordCrc", "bigint", "CRC-32 of all of its bytes"),
-            Column("contentCrc", "bigint", "CRC-32 of body, flag, keys and tags"),
-            Column("realTopic", "string", "topic of a delayed or half message; null for others"),
-            Column("tagsCode", "bigint", "tags code that its queue entry must have; null for a delayed message"),
-            Column("sysFlag", "int", "bits of compression, transactions and IPv6 hosts"),
-            Column("reconsumeTimes", "int", "how often the message was handed back before"),
-            Column("preparedTransactionOffset", "bigint", "commit log offset of its half message; 0 for others"),
-        ),
-    ),
-    AuditTable(
-        "queue_entries",
-        "Entries of all consume queues.",
-        ("node", "topic", "queueId", "queueOffset"),
-        (
-            NODE,
-            TOPIC,
-            Column("queueId", "int", "queue id"),
-            Column("queueOffset", "bigint", "queue offset"),
-            Column("commitLogOffset", "bigint", "commit log offset, bytes"),
-            Column("storeSize", "int", "size of the record, bytes"),
-            Column("tagsCode", "bigint", "hash of the tags, or when a delayed message is due, ms"),
-        ),
-    ),
+    *SOURCE_TABLES,
 )

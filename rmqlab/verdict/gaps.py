@@ -207,7 +207,10 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _is_altered(survey: JournalSurvey | None) -> bool:
-    """Return True if a start of a process has all of its entries, but other bytes than were written."""
+    """Return True if a start of a process has other bytes than were written.
+
+    All of its entries are there.
+    """
     return survey is not None and survey.is_altered
 
 

@@ -33,9 +33,9 @@ def has_all_deliveries(conditions: Conditions) -> bool:
 def broker_hosts(
     named: Iterable[Mapping[str, Any]], conditions: Conditions, renamed: Collection[str]
 ) -> dict[str, set[str]]:
-    """Return the addresses of each broker name's members, from the fields of events of HOST_KINDS.
+    """Return the addresses of each broker name's members.
 
-    Empty if an event of the supervisor may be missing, or if addresses may have changed while brokers ran. Without the
+    `named` are the fields of events of HOST_KINDS. Empty if an event of the supervisor may be missing, or if addresses may have changed while brokers ran. Without the
     names of `renamed`, whose members had others.
     """
     found: dict[str, set[str]] = {}

@@ -167,7 +167,7 @@ def _entries(path: pathlib.Path) -> list[tuple[int, int]]:
 def test_damage_in_one_start_hides_no_altered_entry_of_another(
     path: pathlib.Path, *, how: str, damaged: int | None, is_seen: bool, step: int
 ) -> None:
-    """Entries 0 to 11 are those of the first start, 12 to 22 those of the one that was killed, the others follow."""
+    """Entries 0 to 11 are of the first start, 12 to 22 of the one that was killed."""
     path.unlink()
     restarted(path)
     raw, entries = bytearray(path.read_bytes()), _entries(path)

@@ -1,4 +1,4 @@
-"""Messages whose records have a header that contradicts the journals or other records.
+"""Messages whose records have headers that contradict journals or other records.
 
 The rules are those of cluster/checks/headers.py. `fates` has what is needed to suspect a message; only then are
 records and deliveries compared one by one.
@@ -116,7 +116,7 @@ def header(run: Run) -> str:
 
 
 def _is_of_other_broker(run: Run) -> str:
-    """Return an SQL condition of `copies`: the store host is of no member of the broker name."""
+    """Return an SQL condition of `copies`: its store host is of another broker name."""
     named = (one.fields for one in run.cluster_events if one.kind in HOST_KINDS)
     known = [
         f"(broker = {literal(name)} and store_host not in ({', '.join(map(literal, sorted(hosts)))}))"

@@ -140,7 +140,10 @@ class JournalSurvey:
 
     @property
     def is_altered(self) -> bool:
-        """True if the checksum of one start of the process is that of other bytes, without damage that explains it."""
+        """True if the checksum of one start of the process is that of other bytes.
+
+        Unless damage in these bytes explains it.
+        """
         if len(self.breaks) >= MOST_NOTED or sum(torn.size for torn in self.torn) != self.torn_bytes:
             return False  # some damage is not listed, and may be anywhere
         crc, begin = 0, None
@@ -153,9 +156,9 @@ class JournalSurvey:
         return False
 
     def _is_damaged_between(self, begin: int, end: int) -> bool:
-        """Return True if bytes from `begin` on are no entry, or an entry between those at `begin` and `end` is missing.
+        """Return True if a range has bytes that are no entry.
 
-        Also if one is repeated there.
+        Also if an entry is missing or repeated between the entries at `begin` and `end`.
         """
         is_broken = any(begin < one.at <= end for one in self.breaks)
         return is_broken or any(begin <= torn.at < end for torn in self.torn)

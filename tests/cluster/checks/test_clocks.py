@@ -195,7 +195,7 @@ def test_one_record_with_another_store_time_is_named_and_no_clock(by: int) -> No
 
 @pytest.mark.parametrize("places", [(0,), (4,), (1, 2), (0, 1, 2, 3, 4)])
 def test_the_clock_is_named_if_the_records_around_it_do_not_contradict(places: tuple[int, ...]) -> None:
-    """The first, the last, or several of few records: a clock may have been wrong for these."""
+    """The first, the last, or several: a clock may have been wrong for these."""
     run = sent_messages()
     for at in places:
         with_store_time(run, at, -60_000)

@@ -18,7 +18,7 @@ DELAY = 1000
 
 
 def with_delay(run: MadeUpRun, waited: int) -> MadeUpRun:
-    """Let the last message have been delivered so many milliseconds after it was delayed."""
+    """Let the last message have been delivered so many ms after it was delayed."""
     for log in run.logs.values():
         waiting = [copy for copy in log if copy.queue.topic == SCHEDULE_TOPIC][-1]
         log[-1] = attrs.evolve(log[-1], stored_at=waiting.stored_at + waited)

@@ -1,4 +1,4 @@
-"""Records whose headers contradict their sends, their deliveries or their half messages."""
+"""Records whose headers contradict sends, deliveries or half messages."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_a_store_host_outside_of_the_broker_name_is_named() -> None:
 
 
 def test_a_slave_may_have_stored_it_first() -> None:
-    """A slave that becomes master keeps the store host of what it delivers, and its former master copies its own."""
+    """A slave that becomes master stores messages with its own address."""
     assert judged(sent_run(store_host=ADDRESSES["broker-a-s"])).value == 0
 
 

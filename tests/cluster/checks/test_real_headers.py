@@ -1,4 +1,4 @@
-"""Headers and due times of records that RocketMQ 4.9.8 stored, as the judges compare them."""
+"""Headers and due times of records that RocketMQ 4.9.8 stored."""
 
 import gzip
 from pathlib import Path

@@ -57,7 +57,7 @@ def test_a_delay_offset_is_behind_by_what_was_delivered_beyond_it(directory: Pat
 
 
 def delayed_twice(*topics: str) -> MadeUpRun:
-    """Store the records of one more message: those of SCHEDULE_TOPIC_XXXX are a client's retries."""
+    """Store the records of one more message, with a client's retries."""
     run = made_up_run()
     for topic in topics:
         run.now += 10_000
