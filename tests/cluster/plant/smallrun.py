@@ -55,7 +55,7 @@ def made_up_run() -> MadeUpRun:
     run.add("broker-a", "producer_joined", group="till", client_id="127.77.1.240@100#1")
     _sample_logs(run)
     for number in range(SENDS):
-        run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"), sys_flag=0)
+        run.send(number, queue_id=number % QUEUES, crc=crc_of(f"ID{number:06}"), sys_flag=0)
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
         run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
         if number < SAMPLED * QUEUES and number % QUEUES == 0:
@@ -65,7 +65,7 @@ def made_up_run() -> MadeUpRun:
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
         run.wait(1)
-        run.send(number, topic="reminders", crc=_crc(f"ID{number:06}"), sys_flag=0, took=1100)
+        run.send(number, topic="reminders", crc=crc_of(f"ID{number:06}"), sys_flag=0, took=1100)
     run.wait(30)  # brokers have saved their tables
     _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
@@ -122,7 +122,7 @@ def _body(message_id: str) -> bytes:
     return message_id.encode() * _REPEATED
 
 
-def _crc(message_id: str) -> int:
+def crc_of(message_id: str) -> int:
     """Return the checksum that the producer records."""
     return content_crc(body_crc(_body(message_id)), 0, message_id.lower(), "")
 
