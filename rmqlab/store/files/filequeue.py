@@ -4,6 +4,7 @@ import contextlib
 import logging
 from bisect import bisect_right
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -12,6 +13,8 @@ from rmqlab.store.files.logfile import HEAD_SIZE, LogFile, offset_name, wrong_le
 from rmqlab.store.files.openfiles import OpenFiles, QueueFile
 
 logger = logging.getLogger(__name__)
+
+_LAST_OFFSET: Final = 2**63 - 1
 
 
 @attrs.define(eq=False)
@@ -34,7 +37,7 @@ class FileQueue:
         MappedFileQueue.checkSelf. StoreCorrupt for a file of another length.
         """
         sizes = self.disk.file_sizes(self.directory)
-        names = sorted(name for name in sizes if name.isdecimal())
+        names = sorted(name for name in sizes if self._is_place(name))
         if names and not sizes[names[-1]]:
             logger.warning("%s is empty: it is deleted", self.directory / names[-1])
             with contextlib.suppress(OSError):  # the next file of this name replaces it
@@ -54,6 +57,20 @@ class FileQueue:
                 logger.error("%s does not follow %s: files between them are missing", path, last.path.name)
             file.wrote = file.size
             self.files.append(file)
+
+    def _is_place(self, name: str) -> bool:
+        """True for the name of a file of this length; others are ignored.
+
+        RocketMQ accepts all numbers. A queue file between two places would have entries that begin within others.
+        """
+        if not (name.isascii() and name.isdecimal()):
+            return False
+        is_place = len(name) == len(offset_name(0)) and not int(name) % self.file_size and int(name) <= _LAST_OFFSET
+        if not is_place:
+            logger.warning(
+                "%s is ignored: its name is not the offset of a file of %d bytes", self.directory / name, self.file_size
+            )
+        return is_place
 
     def _open(self, path: Path, *, create: bool) -> LogFile:
         size, disk, steps = self.file_size, self.disk, (self.first_step, self.last_step)
