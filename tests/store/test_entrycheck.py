@@ -163,7 +163,7 @@ def test_a_queue_that_ends_within_an_entry_is_made_again(open_store: Open, tmp_p
     store.close()
     path = tmp_path / QUEUE / f"{0:020}"
     raw = path.read_bytes()
-    path.write_bytes(raw[: 20 * 10 + kept].ljust(len(raw), b"\0"))
+    path.write_bytes(raw[: 20 * (COUNT + 5) + kept].ljust(len(raw), b"\0"))
     again = open_store()
     assert pull_all(again) == BODIES + [b"%06d" % number + bytes(300) for number in range(COUNT, 2 * COUNT)]
     assert again.put(new_message()).queue_offset == 2 * COUNT
