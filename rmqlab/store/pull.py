@@ -12,7 +12,7 @@ from rmqlab.remoting.message import MESSAGE_MAGIC, decode_properties
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.queue.entrycheck import HEAD, EntryCheck
+from rmqlab.store.queue.entrycheck import HEAD, Entry, EntryCheck
 from rmqlab.store.results import GetResult, GetStatus
 
 TagsMatch = Callable[[int], bool]
@@ -83,6 +83,13 @@ class Puller:
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, lowest, highest)
         self._gather(result, entries, max_nums, matches, property_filter, queue)
         return result
+
+    def entries(self, queue: ConsumeQueue, queue_offset: int, count: int) -> list[Entry]:
+        """Return up to `count` entries of a file, repaired if possible."""
+        found: list[Entry] = list(ENTRY.iter_unpack(queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE)))
+        for at in range(min(len(found), queue.loaded_end - queue_offset)):
+            found[at] = self._check.corrected(queue, queue_offset + at, found[at]) or found[at]
+        return found
 
     def _not_found(self, status: GetStatus, asked: int, corrected: int, lowest: int, highest: int) -> GetResult:
         return GetResult(status, asked if self.keeps_offset else corrected, lowest, highest)

@@ -96,8 +96,18 @@ def test_a_repaired_entry_of_a_delayed_message_has_its_time(open_store: Open, tm
     store.close()
     damage(tmp_path / "store" / "consumequeue" / SCHEDULE_TOPIC / "2" / f"{0:020}", 1, ENTRY.pack(5, 5, 5))
     again = open_store()
-    assert again.get_message(SCHEDULE_TOPIC, 2, 0, 32).count == 3
     assert again.queue_entries(SCHEDULE_TOPIC, 2, 0, 3) == entries
+    assert again.get_message(SCHEDULE_TOPIC, 2, 0, 32).count == 3
+
+
+def test_entries_are_repaired_for_delayed_and_half_messages(open_store: Open, tmp_path: Path) -> None:
+    """The broker's services read entries, not messages."""
+    store = open_store()
+    fill(store)
+    entries = store.queue_entries("orders", 0, 0, COUNT)
+    store.close()
+    damage(tmp_path / QUEUE / f"{0:020}", 20, entries[3][0].to_bytes(8, "big"))  # of another message
+    assert open_store().queue_entries("orders", 0, 0, COUNT) == entries
 
 
 def test_an_entry_without_record_is_skipped_alone(
