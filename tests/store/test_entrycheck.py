@@ -179,6 +179,19 @@ def test_a_queue_that_ends_within_an_entry_is_made_again(open_store: Open, tmp_p
     assert again.put(new_message()).queue_offset == 2 * COUNT
 
 
+@pytest.mark.parametrize("by", [150 * 20, 100 * 20])
+def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(open_store: Open, tmp_path: Path, by: int) -> None:
+    """Later messages got the queue offsets of others: the queue went on where its last record ends."""
+    store = open_store()
+    fill(store, 220)
+    store.close()
+    place = tmp_path / QUEUE
+    (place / f"{by:020}").write_bytes((place / f"{by + 50 * 20:020}").read_bytes())
+    again = open_store()
+    assert pull_all(again) == [b"%06d" % number for number in range(220)]
+    assert again.put(new_message()).queue_offset == 220
+
+
 @pytest.mark.parametrize("kind", ["commitlog", "consumequeue/orders/0"])
 @pytest.mark.parametrize(
     "name", [f"{7:020}", "7", "0" * 19, f"{0:021}", chr(0x660) * 20, "9" * 20, f"{2**63 + 2**16:020}"]

@@ -29,6 +29,8 @@ _NEIGHBOURS: Final = 32
 _MOST_WALKED: Final = 50_000
 """Maximum number of records that are read to repair one entry: some 30 ms."""
 _MOST_GIVEN_UP: Final = 10_000
+_MOST_DROPPED: Final = 10_000
+"""Entries at the end of a damaged queue among which the last valid one is searched."""
 
 
 @attrs.define(eq=False)
@@ -75,20 +77,22 @@ class EntryCheck:
                 queue.topic, queue.queue_id, queue_offset, entry[1], entry[0], done, count,
             )  # fmt: skip
 
-    def is_sound(self, queue: ConsumeQueue, queue_offset: int, entry: Entry) -> bool:
-        """Return True for an entry that needs no repair."""
-        return self._fits(queue, queue_offset, entry) or self._is_usable(queue, entry)
+    def is_valid(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Return True if an entry points to its record, or to one that has expired."""
+        entry = queue.entry(queue_offset)
+        return entry is not None and (self._fits(queue, queue_offset, entry) or self._is_gone(entry))
+
+    def is_usable_at(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Return True if an entry points to a record of its queue, or to one that has expired."""
+        entry = queue.entry(queue_offset)
+        return entry is not None and self._is_usable(queue, entry)
 
     def _is_usable(self, queue: ConsumeQueue, entry: Entry) -> bool:
         """True if the record has expired, or is one of this queue.
 
         RocketMQ may number them otherwise.
         """
-        return (
-            entry[1] == PRE_BLANK_SIZE
-            or self._is_expired(entry)
-            or self._record_of(queue, entry[0], entry[1]) is not None
-        )
+        return self._is_gone(entry) or self._record_of(queue, entry[0], entry[1]) is not None
 
     def _fits(self, queue: ConsumeQueue, queue_offset: int, entry: Entry) -> bool:
         physical, size, _ = entry
@@ -98,9 +102,10 @@ class EntryCheck:
         found = HEAD.unpack_from(file.view, physical - file.first_offset)
         return found == (size, MESSAGE_MAGIC, queue.queue_id, queue_offset)
 
-    def _is_expired(self, entry: Entry) -> bool:
-        """True if the log has no file there, as below its begin or where one was deleted."""
-        return 0 <= entry[0] < self.log.max_offset and self.log.file_at(entry[0]) is None
+    def _is_gone(self, entry: Entry) -> bool:
+        """True for blank entries, and if the log has no file there any more."""
+        physical, size, _ = entry
+        return size == PRE_BLANK_SIZE or (0 <= physical < self.log.max_offset and self.log.file_at(physical) is None)
 
     def _record_of(self, queue: ConsumeQueue, physical: int, size: int) -> Entry | None:
         """Return the entry of the whole record at an offset.
@@ -173,17 +178,24 @@ class EntryCheck:
 
 
 def drop_damaged_ends(log: CommitLog, queues: Iterable[ConsumeQueue]) -> None:
-    """Drop the last entries of damaged queues while they point to no record.
+    """Drop the last entries of damaged queues that point to no record.
 
-    Such a queue is made again from the log, from the end of its last record on: that must be the begin of a record.
+    Such a queue is made again from the log, from the end of its last record on: that must be the begin of a record, and
+    the record that of the last entry's queue offset. An end without a valid entry in reach stays as it is if it is one
+    of RocketMQ's that are numbered otherwise.
     """
     check = EntryCheck(log, ())
     for queue in queues:
-        for _ in range(_NEIGHBOURS if queue.is_damaged else 0):
-            end = queue.max_offset - 1
-            entry = queue.entry(end)
-            if entry is None or check.is_sound(queue, end, entry):
-                break
+        end = queue.max_offset
+        if not queue.is_damaged or not end:
+            continue
+        first = max(queue.min_offset, end - _MOST_DROPPED)
+        valid = next((at for at in range(end - 1, first - 1, -1) if check.is_valid(queue, at)), None)
+        if valid is not None:
+            end = valid + 1
+        elif first == queue.min_offset and not check.is_usable_at(queue, end - 1):
+            end = first
+        if end < queue.max_offset:
             queue.cut(end * ENTRY.size)
 
 
