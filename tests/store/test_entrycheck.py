@@ -181,7 +181,7 @@ def test_a_queue_that_ends_within_an_entry_is_made_again(open_store: Open, tmp_p
 
 @pytest.mark.parametrize("by", [150 * 20, 100 * 20])
 def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(open_store: Open, tmp_path: Path, by: int) -> None:
-    """Later messages got the queue offsets of others: the queue went on where its last record ends."""
+    """Later messages got queue offsets of others."""
     store = open_store()
     fill(store, 220)
     store.close()

@@ -83,7 +83,7 @@ class EntryCheck:
         return entry is not None and (self._fits(queue, queue_offset, entry) or self._is_gone(entry))
 
     def is_usable_at(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Return True if an entry points to a record of its queue, or to one that has expired."""
+        """Return True if an entry points to a record of its queue, or an expired one."""
         entry = queue.entry(queue_offset)
         return entry is not None and self._is_usable(queue, entry)
 
