@@ -4,6 +4,7 @@ Spark does not prune columns of Python sources. Reference: spark.md section 3 (t
 declared one, nullability included).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,15 +43,23 @@ def struct_type(columns: Mapping[str, str]) -> StructType:
     return StructType([StructField(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
+def check_unique(schema: StructType, *, source: str) -> None:
+    """Raise OptionError for a column that the user's schema names twice: Spark would fail at the first batch."""
+    counts = Counter(field.name for field in schema.fields)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise OptionError(f"{source}: the schema names column {twice[0]} {counts[twice[0]]} times")
+
+
 def wanted_columns(schema: StructType, columns: Mapping[str, str], *, source: str) -> pa.Schema:
     """Return the Arrow schema of the requested columns.
 
-    Raises OptionError for unknown columns or other types.
+    Raises OptionError for unknown columns, other types, and columns that are named twice.
     """
+    check_unique(schema, source=source)
     for field in schema.fields:
         kind = columns.get(field.name)
         if kind is None:
             raise OptionError(f"{source}: there is no column {field.name}{near_miss(field.name, columns)}")
         if field.dataType.simpleString() != kind:
-            raise OptionError(f"{source}: column {field.name} is a {kind}, not a {field.dataType.simpleString()}")
+            raise OptionError(f"{source}: column {field.name} is {kind}, not {field.dataType.simpleString()}")
     return to_arrow_schema(schema, timezone="UTC")

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -36,10 +36,12 @@ def option(
     return attrs.field(default=default, metadata={"option": name, "read": read, "meaning": meaning})
 
 
-def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T:
+def bind_options(
+    kind: type[T], options: Mapping[str, str], *, source: str, meant: Mapping[str, str] | None = None
+) -> T:
     """Build `kind`, an attrs class of `option` fields, from the options.
 
-    Raises OptionError.
+    `meant` has lower-case names of other sources' options, and what to use instead. Raises OptionError.
     """
     fields = {field.metadata["option"].lower(): field for field in attrs.fields(kind)}  # type: ignore[arg-type]
     values = {}
@@ -47,8 +49,7 @@ def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T
         if key.lower() in _SPARKS_OWN:
             continue
         if (field := fields.get(key.lower())) is None:
-            names = [field.metadata["option"] for field in fields.values()]
-            raise OptionError(f"{source}: there is no option {key}{near_miss(key, names)}; options: {', '.join(names)}")
+            raise OptionError(f"{source}: there is no option {key}{_instead(key, fields.values(), meant or {})}")
         try:
             values[field.name] = field.metadata["read"](text)
         except ValueError as exc:
@@ -64,6 +65,14 @@ def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T
         return kind(**values)
     except ValueError as exc:
         raise OptionError(f"{source}: {exc}") from None
+
+
+def _instead(key: str, fields: Iterable["attrs.Attribute[Any]"], meant: Mapping[str, str]) -> str:
+    """Return the end of an error about an unknown option: what was meant, or all options."""
+    if key.lower() in meant:
+        return f"; use {meant[key.lower()]}"
+    names = [field.metadata["option"] for field in fields]
+    return near_miss(key, names) or f"; options: {', '.join(names)}"
 
 
 def _meaning(field: "attrs.Attribute[Any]") -> str:
@@ -132,16 +141,22 @@ def boolean(value: str) -> bool:
     return value.lower() == "true"
 
 
-def at_least(lowest: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers that are at least `lowest`."""
+MAX_LONG: Final = 2**63 - 1
+"""The maximum of Java's long."""
+
+
+def at_least(lowest: int, most: int = MAX_LONG, *, unit: str = "") -> Callable[[str], int]:
+    """Return a parser of whole numbers from `lowest` to `most`; `unit` is for its errors."""
 
     def read(value: str) -> int:
         try:
             number = int(value)
         except ValueError:
-            raise ValueError("expected a whole number") from None
+            raise ValueError(f"expected a whole number{f' of {unit}' if unit else ''}") from None
         if number < lowest:
             raise ValueError(f"expected at least {lowest}")
+        if number > most:
+            raise ValueError(f"expected at most {most}")
         return number
 
     return read

@@ -8,10 +8,13 @@ import pytest
 import trio
 
 from rmqlab.client.errors import BrokerError
-from rmqlab.pipeline.topics.groupoffsets import committed_offset
+from rmqlab.pipeline.topics.groupoffsets import Commits, committed_offset
 from rmqlab.pipeline.topics.queues import UnreachableError
+from rmqlab.pipeline.topics.topicbounds import Bounds
 from rmqlab.pipeline.topics.topicoffsets import QueueName
-from rmqlab.remoting.codes import ResponseCode
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
+from rmqlab.remoting.bodies.topic import GroupList
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from rmqlab.runtime.net.remoting_errors import RemotingError
 
@@ -61,3 +64,25 @@ def test_a_permanent_error_is_not_a_missing_commit() -> None:
     with pytest.raises(UnreachableError) as caught:
         committed({"master": ResponseCode.NO_PERMISSION, "slave": None})
     assert caught.value.is_refused
+
+
+def test_a_broker_is_asked_once_for_the_groups_of_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def ask(address: str, code: int, _header: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        asked.append((address, code))
+        groups = ["billing"] if address == "a" else ["audit"]
+        return SimpleNamespace(
+            body=GroupList(group_list=groups).encode(), header=lambda _kind: SimpleNamespace(offset=7)
+        )
+
+    client = SimpleNamespace(ask=ask, named=str, unnamed=str)
+    link = SimpleNamespace(call=lambda fn: trio.run(fn, client))
+    monkeypatch.setattr("rmqlab.pipeline.topics.topicoptions.link_to", lambda _config: link)
+    queues = {QueueName("orders", broker, number) for broker in "ab" for number in range(3)}
+    options = TopicOptions(name_server="n:1", topic="orders", starting_group="billing")
+    found = Bounds(options, members={"a": {0: "a"}, "b": {0: "b"}}, queues=queues).commits()
+    assert found == Commits({queue: 7 for queue in queues if queue.broker == "a"}, frozenset({"billing", "audit"}))
+    of_groups, of_offsets = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, RequestCode.QUERY_CONSUMER_OFFSET
+    assert sorted(asked) == sorted([("a", of_groups), ("b", of_groups), *[("a", of_offsets)] * 3])

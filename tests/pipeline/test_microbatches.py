@@ -89,15 +89,24 @@ def test_messages_of_a_new_queue_do_not_wait_before_its_beginning_is_recorded() 
     assert waiting_messages({FIRST: 3, SECOND: 9}, {FIRST: 8, SECOND: 2, FRESH: 50}) == 5
 
 
+def reader(**options: str) -> StreamReader:
+    given = {"nameserver": "a:1", "topic": "t"} | options
+    return StreamReader(bind_options(TopicOptions, given, source="rocketmq"), pa.schema([]))
+
+
+def test_the_new_end_of_a_queue_that_shrank_does_not_wait() -> None:
+    """Messages that arrive behind it meanwhile would be left out, and the warning repeated with each new end."""
+    delayed = reader(minOffsetsPerTrigger="9", failOnDataLoss="false")
+    assert delayed._may_begin({FIRST: 0, SECOND: 0}, {FIRST: 9, SECOND: 0})
+    assert not delayed._may_begin({FIRST: 9, SECOND: 0}, {FIRST: 9, SECOND: 5})
+    assert delayed._may_begin({FIRST: 9, SECOND: 0}, {FIRST: 4, SECOND: 5})
+
+
 # ---- losses ----------------------------------------------------------------------------------------------
 
 
 def test_a_queue_that_shrank_is_one_warning_if_losses_are_allowed(caplog: pytest.LogCaptureFixture) -> None:
     """A slave may lag. Planning is repeated while a batch waits for messages."""
-
-    def reader(**options: str) -> StreamReader:
-        given = {"nameserver": "a:1", "topic": "t"} | options
-        return StreamReader(bind_options(TopicOptions, given, source="rocketmq"), pa.schema([]))
 
     begin, bounds = {FIRST: 9, SECOND: 9, FRESH: 9}, {FIRST: Bound(4, 0), SECOND: Bound(12, 0), FRESH: Bound(4, 1)}
     allowing = reader(failondataloss="false")

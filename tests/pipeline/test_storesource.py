@@ -103,7 +103,7 @@ def test_a_schema_selects_columns_in_any_order(spark: "SparkSession", golden: pa
     ("schema", "said"),
     [
         ("quueId int", "no column quueId, did you mean queueId?"),
-        ("queueId bigint", "column queueId is a int, not a bigint"),
+        ("queueId bigint", "column queueId is int, not bigint"),
     ],
 )
 def test_a_column_that_there_is_not_is_an_error_before_anything_runs(

@@ -85,7 +85,7 @@ def wait_for_a_message(server: str, topic: str) -> None:
 @pytest.mark.parametrize(
     ("select", "options", "said"),
     [
-        ("id body", {"topic": "t"}, "column body is a bigint, expected string or binary"),
+        ("id body", {"topic": "t"}, "column body is bigint, expected string or binary"),
         ("'x' value", {"topic": "t"}, "a message has no column value"),
         ("'x' body", {}, "a message needs a topic: the option, or a column"),
         ("'x' body, 'y' tag", {"topic": "t"}, "no column tag, did you mean tags?"),

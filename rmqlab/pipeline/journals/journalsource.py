@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rmqlab.pipeline.columns import ddl
+from rmqlab.pipeline.columns import check_unique, ddl
 from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.journals.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journals.journalranges import (
@@ -41,7 +41,8 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
-from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, local_file
+from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, given_paths, local_file
+from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
 from rmqlab.runtime.journals.journal import JournalEntry, Torn
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
 from rmqlab.runtime.journals.schema import EVENT_TYPES
@@ -59,13 +60,14 @@ COLUMNS = {
 }
 _FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
 _BATCH_ROWS = 8192
+_PATH = "the directory of a run or a cluster"
 
 
 @attrs.frozen(kw_only=True)
 class JournalOptions:
     """Options of the source."""
 
-    path: str = option("path", text, "the directory of a run or a cluster", default="")
+    path: str = option("path", text, _PATH, default="")
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
     with_old: bool = option("withOld", boolean, "true: also what earlier starts of the cluster wrote", default=False)
     kinds: tuple[str, ...] = option("kinds", names, "only events of these kinds", default=())
@@ -77,9 +79,7 @@ class JournalOptions:
 
     def files(self) -> list[AnyPath]:
         """Return the files to read. Raises OptionError if there are none."""
-        paths = self.paths or ((self.path,) if self.path else ())
-        if not paths:
-            raise OptionError(f"{NAME}: option path is needed: the directory of a run or a cluster")
+        paths = given_paths(self.path, self.paths, source=NAME, meaning=_PATH)
         find = functools.partial(journal_files, with_old=self.with_old)
         try:
             return find_all(paths, find, empty=NoJournalError)
@@ -87,8 +87,10 @@ class JournalOptions:
             raise OptionError(f"{NAME}: {exc}") from None
 
     def check_kinds(self) -> None:
-        """Raise OptionError for a kind of event that does not exist."""
+        """Raise OptionError for a kind of event that does not exist, or that is both wanted and unwanted."""
         check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND, SURVEY_KIND), source=NAME)
+        if both := sorted(set(self.kinds) & set(self.not_kinds)):
+            raise OptionError(f"{NAME}: options kinds and notKinds both name {', '.join(both)}")
 
 
 class JournalSource(DataSource):
@@ -108,14 +110,18 @@ class JournalSource(DataSource):
     def schema(self) -> str:
         return ddl(COLUMNS)
 
+    def streamReader(self, schema: StructType) -> RefusedStream:  # noqa: ARG002, N802 - Spark's signature
+        return only_in_batches(NAME)
+
     @without_traceback
     def reader(self, schema: StructType) -> "JournalReader":
+        check_unique(schema, source=NAME)
         for field in schema.fields:
             kind, allowed = field.dataType.simpleString(), COLUMNS.get(field.name)
             if allowed is None and kind not in _FIELD_TYPES:
-                raise OptionError(f"{NAME}: column {field.name} is a {kind}; fields are {', '.join(_FIELD_TYPES)}")
+                raise OptionError(f"{NAME}: column {field.name} is {kind}; fields are {', '.join(_FIELD_TYPES)}")
             if allowed is not None and kind != allowed:
-                raise OptionError(f"{NAME}: column {field.name} is a {allowed}, not a {kind}")
+                raise OptionError(f"{NAME}: column {field.name} is {allowed}, not {kind}")
         return JournalReader(self.files, self.bound, to_arrow_schema(schema, timezone="UTC"))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 from rmqlab.pipeline.errors import NoPathError
+from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.paths.localpaths import local_paths
 from rmqlab.pipeline.paths.remotepaths import RemotePath, fetch, is_remote, remote_paths
 
@@ -35,6 +36,18 @@ class SourcePath(Protocol):
     def iterdir(self) -> Iterator[Self]: ...
     def glob(self, pattern: str, /) -> Iterator[Self]: ...
     def read_text(self) -> str: ...
+
+
+def given_paths(path: str, paths: Sequence[str], *, source: str, meaning: str) -> Sequence[str]:
+    """Return the values of options `path` and `paths`, of which one is needed.
+
+    `meaning` is that of a path. Raises OptionError.
+    """
+    if path and paths:
+        raise OptionError(f"{source}: options path and paths exclude each other: name all of them in paths")
+    if not path and not paths:
+        raise OptionError(f"{source}: option path is needed: {meaning}")
+    return paths or (path,)
 
 
 def find_all(paths: Iterable[str], find: Callable[[AnyPath], Iterable[T]], *, empty: type[Exception]) -> list[T]:

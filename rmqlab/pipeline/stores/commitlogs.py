@@ -31,6 +31,8 @@ _NAME_DIGITS: Final = 20
 CHUNK_BYTES: Final = 8 * 2**20
 """Maximum bytes of a log decoded at once, and at most `CHUNK_RECORDS` records."""
 CHUNK_RECORDS: Final = 8192
+STORE_PATH: Final = "a store's directory, or one with a directory for each node"
+"""Meaning of the option path of sources that read stores."""
 
 
 class NoStoreError(Exception):

@@ -20,9 +20,10 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.errors import NoPathError, without_traceback
-from rmqlab.pipeline.options import OptionError, bind_options, option, text
-from rmqlab.pipeline.paths.sourcepaths import AnyPath, address_of, find_all, local_file
-from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs, store_of
+from rmqlab.pipeline.options import OptionError, bind_options, json_texts, option, text
+from rmqlab.pipeline.paths.sourcepaths import AnyPath, address_of, find_all, given_paths, local_file
+from rmqlab.pipeline.stores.commitlogs import STORE_PATH, NoStoreError, find_logs, store_of
+from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
 
 NAME = "rocketmq-queues"
 COLUMNS = {
@@ -43,7 +44,8 @@ _NEVER_THERE: Final = 2**31 - 1
 class QueueOptions:
     """Options of the source."""
 
-    path: str = option("path", text, "a store's directory, or one with a directory for each node")
+    path: str = option("path", text, STORE_PATH, default="")
+    paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
 
 
 @attrs.frozen
@@ -62,9 +64,10 @@ class QueueSource(DataSource):
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        path = bind_options(QueueOptions, dict(options), source=NAME).path
+        bound = bind_options(QueueOptions, dict(options), source=NAME)
+        paths = given_paths(bound.path, bound.paths, source=NAME, meaning=STORE_PATH)
         try:
-            logs = find_all([path], find_logs, empty=NoStoreError)
+            logs = find_all(paths, find_logs, empty=NoStoreError)
         except (NoStoreError, NoPathError) as exc:
             raise OptionError(f"{NAME}: {exc}") from None
         self.files = [file for log in logs for file in queue_files(log.node, store_of(log.directory))]
@@ -75,6 +78,9 @@ class QueueSource(DataSource):
 
     def schema(self) -> str:
         return ddl(COLUMNS)
+
+    def streamReader(self, schema: StructType) -> RefusedStream:  # noqa: ARG002, N802 - Spark's signature
+        return only_in_batches(NAME)
 
     @without_traceback
     def reader(self, schema: StructType) -> "QueueReader":

@@ -40,8 +40,9 @@ from rmqlab.pipeline.options import (
     text,
 )
 from rmqlab.pipeline.paths.remotepaths import shown
-from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, local_file
+from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, given_paths, local_file
 from rmqlab.pipeline.stores.commitlogs import (
+    STORE_PATH,
     Log,
     NoStoreError,
     Range,
@@ -55,6 +56,7 @@ from rmqlab.pipeline.stores.commitlogs import (
 )
 from rmqlab.pipeline.stores.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.stores.recordwalk import walk_many
+from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"
@@ -70,7 +72,7 @@ COLUMNS = {"node": "string", "file": "string", "state": "string"} | {
 class StoreOptions:
     """Options of the source."""
 
-    path: str = option("path", text, "a store's directory, or one with a directory for each node", default="")
+    path: str = option("path", text, STORE_PATH, default="")
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
     topics: tuple[str, ...] = option("topics", names, "only these topics", default=())
     nodes: tuple[str, ...] = option("nodes", names, "only these nodes", default=())
@@ -81,11 +83,7 @@ class StoreOptions:
 
     def logs(self) -> list[Log[AnyPath]]:
         """Return the commit logs to read. Raises OptionError if there are none."""
-        paths = self.paths or ((self.path,) if self.path else ())
-        if not paths:
-            raise OptionError(
-                f"{NAME}: option path is needed: a store's directory, or one with a directory for each node"
-            )
+        paths = given_paths(self.path, self.paths, source=NAME, meaning=STORE_PATH)
         try:
             logs = find_all(paths, find_logs, empty=NoStoreError)
         except (NoStoreError, NoPathError) as exc:
@@ -121,6 +119,9 @@ class StoreSource(DataSource):
 
     def schema(self) -> str:
         return ddl(COLUMNS)
+
+    def streamReader(self, schema: StructType) -> RefusedStream:  # noqa: ARG002, N802 - Spark's signature
+        return only_in_batches(NAME)
 
     @without_traceback
     def reader(self, schema: StructType) -> "StoreReader":

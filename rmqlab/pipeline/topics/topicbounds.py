@@ -249,21 +249,30 @@ class Bounds:
     def commits(self) -> Commits:
         """Return the committed offsets of the group of option startingGroup.
 
-        Empty without this option.
+        Empty without this option. Queues where the group has no commit are missing.
 
-        Queues where the group has no commit are missing.
+        No request of 4.9.8 has a group's offsets and distinguishes offset 0 from no commit, for several queues:
+        GET_CONSUME_STATS does not distinguish them, and GET_ALL_CONSUMER_OFFSET has those of all groups.
         """
         if not (group := self.options.starting_group):
             return Commits()
 
-        async def find(client: Client, queue: QueueName) -> tuple[list[str], int | None]:
-            members = self.members.get(queue.broker, {})
-            groups = await groups_at(client, queue, members)
-            return groups, await committed_offset(client, queue, members, group) if group in groups else None
+        async def find_groups(client: Client, queue: QueueName) -> list[str]:
+            return await groups_at(client, queue, self.members.get(queue.broker, {}))
 
-        found = self._find_all(find, self.queues)
-        offsets = {queue: offset for queue, (_, offset) in found.items() if offset is not None}
-        return Commits(offsets, frozenset(itertools.chain.from_iterable(groups for groups, _ in found.values())))
+        async def find_offset(client: Client, queue: QueueName) -> int | None:
+            return await committed_offset(client, queue, self.members.get(queue.broker, {}), group)
+
+        samples = {(queue.topic, queue.broker): queue for queue in sorted(self.queues, reverse=True)}
+        groups = {queue[:2]: names for queue, names in self._find_all(find_groups, samples.values()).items()}
+        silent = samples.keys() - groups.keys()
+        self._skipped.update(queue for queue in self.queues if queue[:2] in silent)  # their commits are unknown
+        consumed = [queue for queue in self.queues if group in groups.get(queue[:2], ())]
+        offsets = self._find_all(find_offset, consumed)
+        return Commits(
+            {queue: offset for queue, offset in offsets.items() if offset is not None},
+            frozenset(itertools.chain.from_iterable(groups.values())),
+        )
 
     def _find_all(
         self,

@@ -21,6 +21,9 @@ VERSION: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1
 _EXPECTED_OFFSETS: Final = 'expected {"topic": {"broker": {"queue": offset}}}'
+_EXPECTED_POSITION: Final = 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}'
+_MAX_LONG: Final = 2**63 - 1
+"""Java's, as are times and offsets."""
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -147,8 +150,8 @@ def read_times(value: str) -> dict[QueueName, int]:
     if not times:
         raise ValueError(f"{expected} with one queue at least")
     for queue, millis in times.items():
-        if millis < 0:
-            raise ValueError(f"time {millis} of {queue} is invalid: expected at least 0")
+        if not 0 <= millis <= _MAX_LONG:
+            raise ValueError(f"time {millis} of {queue} is invalid: expected 0 to {_MAX_LONG}")
     return times
 
 
@@ -168,13 +171,13 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     """
     if (word := _WORDS.get(value.strip().lower())) is not None:
         return word
-    document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
+    document = _read_json(value, _EXPECTED_POSITION)
     if isinstance(document, dict) and isinstance(document.get("v"), int):  # copied from a checkpoint or a progress
         offsets = read_document(document)
     else:
-        offsets = dict(_entries(document, _EXPECTED_OFFSETS))
+        offsets = dict(_entries(document, _EXPECTED_POSITION))
     for queue, offset in offsets.items():
-        if offset < EARLIEST:
+        if not EARLIEST <= offset <= _MAX_LONG:
             raise ValueError(
                 f"offset {offset} of {queue} is invalid: expected 0 or more, -2 for earliest, -1 for latest"
             )

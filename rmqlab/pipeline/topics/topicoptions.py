@@ -4,14 +4,11 @@ They are named after those of Spark's Kafka source where it has the same concept
 """
 
 import os
-import re
 from typing import Final
 
 import attrs
 
 from rmqlab.client.config import ClientConfig
-from rmqlab.client.namespace import SEPARATOR
-from rmqlab.client.subscription import ALL
 from rmqlab.pipeline.options import (
     OptionError,
     at_least,
@@ -26,15 +23,23 @@ from rmqlab.pipeline.options import (
     text,
     without_fault,
 )
+from rmqlab.pipeline.topics import topicvalues
 from rmqlab.pipeline.topics.blocking_client import Link, link_to
 from rmqlab.pipeline.topics.queuecursor import READ_FROM
 from rmqlab.pipeline.topics.queues import Filter, Reading
 from rmqlab.pipeline.topics.topicoffsets import EARLIEST, LATEST, QueueName, read_assignment, read_position, read_times
 from rmqlab.remoting.acl import Credentials
-from rmqlab.remoting.bodies.heartbeat import tags_of
 from rmqlab.remoting.names import group_fault, topic_fault
 
 NAME: Final = "rocketmq"
+MEANT: Final = {
+    "path": "load() and save() without a path, and option topic",
+    "subscribe": "option topic, or topics",
+    "subscribepattern": "option topicPattern",
+    "kafka.bootstrap.servers": "option nameServer",
+    "includeheaders": "the column properties, which has a message's properties",
+}
+"""Options of other sources, some of Spark's Kafka source, and what is here instead."""
 Position = int | dict[QueueName, int]
 
 _TOPICS = ("topic", "topics", "topic_pattern", "assign")
@@ -49,6 +54,7 @@ _READ_ONLY_AS_STREAM = (
     "starting_offsets_file",
     "commit_group",
 )
+_TIME = "milliseconds since 1970"
 _TIMEOUTS = ("connect_timeout_ms", "request_timeout_ms")
 _WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
 _WRITE_ONLY = (
@@ -60,68 +66,6 @@ _WRITE_ONLY = (
     "delivery_timeout_ms",
 )
 
-
-_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
-_NOT_IN_TAGS = re.compile(r"[\s|,;&*'\"]")
-_PART_OF_CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_TXN_APP_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
-
-
-def _name_servers(value: str) -> str:
-    """Validate addresses of nameservers, separated by `;`. Raises ValueError."""
-    for part in value.split(";"):
-        found = _HOST_AND_PORT.fullmatch(part.strip())
-        if found is None or not 0 < int(found[1]) < 2**16:
-            hint = f", did you mean {';'.join(re.split('[, ]+', value.strip()))}?" if "," in value else ""
-            raise ValueError(f"expected host:port, several separated by `;`{hint}")
-    return value
-
-
-def _tag_expression(value: str) -> tuple[str, ...]:
-    """Return the tags of `a || b`, a subscription expression; empty for `*`, all tags.
-
-    Raises ValueError.
-    """
-    expected = "expected tags separated by `||`, such as a || b, or * alone for all"
-    if value.strip() == ALL:
-        return ()
-    tags = tags_of(value)
-    if not tags:
-        raise ValueError(expected)
-    for tag in tags:
-        if _NOT_IN_TAGS.search(tag):
-            raise ValueError(f"{expected}; {tag!r} is not a valid tag. For unusual tags filter by the column tags")
-    return tuple(tags)
-
-
-def _txn_app_id(value: str) -> str:
-    if not _TXN_APP_ID.fullmatch(value.strip()):
-        raise ValueError("expected 1 to 128 letters, digits, `.`, `_`, `:`, `/` and `-`")
-    return value.strip()
-
-
-def _without_tls(value: str) -> bool:
-    """Accept false alone. Raises ValueError."""
-    if boolean(value):
-        raise ValueError(
-            "TLS is not supported. Leave the option out: servers accept plain connections too, unless their "
-            "tls.server.mode is enforcing"
-        )
-    return False
-
-
-def _part_of_client_id(value: str) -> str:
-    if not _PART_OF_CLIENT_ID.fullmatch(value.strip()):
-        raise ValueError("expected 1 to 64 letters, digits, `.`, `_` and `-`")
-    return value.strip()
-
-
-def _namespace(value: str) -> str:
-    if SEPARATOR in value or topic_fault(value.strip()) is not None:
-        raise ValueError("expected letters, digits, `|`, `_` and `-`")
-    return value.strip()
-
-
 _topic = without_fault(topic_fault)
 _group = without_fault(group_fault)
 
@@ -129,7 +73,7 @@ _group = without_fault(group_fault)
 def _default_name_servers() -> str:
     value = os.environ.get("NAMESRV_ADDR", "")
     try:
-        return _name_servers(value) if value else ""
+        return topicvalues.name_servers(value) if value else ""
     except ValueError as exc:
         raise ValueError(f"the environment's NAMESRV_ADDR is {value!r}: {exc}") from None
 
@@ -143,18 +87,25 @@ class TopicOptions:
 
     name_server: str = option(
         "nameServer",
-        _name_servers,
+        topicvalues.name_servers,
         "host:port, several separated by `;` (or NAMESRV_ADDR)",
         default=attrs.Factory(_default_name_servers),
     )
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
-    use_tls: bool = option("useTLS", _without_tls, "TLS, which is not supported", default=False)
+    use_tls: bool = option("useTLS", topicvalues.without_tls, "TLS, which is not supported", default=False)
     instance_name: str = option(
-        "instanceName", _part_of_client_id, "name in the ids of clients; each process appends its own id", default=""
+        "instanceName",
+        topicvalues.part_of_client_id,
+        "name in the ids of clients; each process appends its own id",
+        default="",
     )
-    unit_name: str = option("unitName", _part_of_client_id, "the client's unit, at the end of its id", default="")
-    namespace: str = option("namespace", _namespace, "what topics and groups are prefixed with on the wire", default="")
+    unit_name: str = option(
+        "unitName", topicvalues.part_of_client_id, "the client's unit, at the end of its id", default=""
+    )
+    namespace: str = option(
+        "namespace", topicvalues.namespace, "what topics and groups are prefixed with on the wire", default=""
+    )
     topic: str = option("topic", _topic, "one topic", default="")
     topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
     topic_pattern: str = option(
@@ -171,8 +122,12 @@ class TopicOptions:
         "startingOffsets", read_position, "earliest, latest or JSON", default=None
     )
     ending_offsets: Position = option("endingOffsets", read_position, "latest or JSON", default=LATEST)
-    starting_timestamp: int | None = option("startingTimestamp", at_least(0), "first store time", default=None)
-    ending_timestamp: int | None = option("endingTimestamp", at_least(0), "store time that is not read", default=None)
+    starting_timestamp: int | None = option(
+        "startingTimestamp", at_least(0, unit=_TIME), "first store time", default=None
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp", at_least(0, unit=_TIME), "store time that is not read", default=None
+    )
     starting_times: dict[QueueName, int] | None = option(
         "startingOffsetsByTimestamp", read_times, "first store times of queues, as JSON", default=None
     )
@@ -203,7 +158,9 @@ class TopicOptions:
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
     read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")
-    tags: tuple[str, ...] = option("tags", _tag_expression, "only messages with one of the tags of a || b", default=())
+    tags: tuple[str, ...] = option(
+        "tags", topicvalues.tag_expression, "only messages with one of the tags of a || b", default=()
+    )
     sql: str = option("sqlExpression", text, "only messages whose properties fulfil this (SQL92)", default="")
     group: str = option(
         "groupId", _group, "consumer group sent with pulls, which brokers authorize", default="rmqlab-spark"
@@ -211,22 +168,28 @@ class TopicOptions:
     commit_group: str = option("commitGroup", _group, "a consumer group whose offsets follow a stream", default="")
     poll_timeout_ms: int = option(
         "pollTimeoutMs",
-        at_least(1),
+        at_least(1, unit="milliseconds"),
         "how long a task tries to get its messages from any broker of a group",
         default=120_000,
     )
     connect_timeout_ms: int = option(
-        "connectTimeoutMs", at_least(1), "timeout of each connection to a server", default=3000
+        "connectTimeoutMs", at_least(1, unit="milliseconds"), "timeout of each connection to a server", default=3000
     )
     pull_batch_size: int = option(
-        "pullBatchSize", at_least(1), "messages to ask for in one pull; brokers may return fewer", default=1024
+        "pullBatchSize",
+        at_least(1, 2**31 - 1),
+        "messages to ask for in one pull; brokers may return fewer",
+        default=1024,
     )
     request_timeout_ms: int = option(
-        "requestTimeoutMs", at_least(1), "timeout of each request to a broker", default=5000
+        "requestTimeoutMs", at_least(1, unit="milliseconds"), "timeout of each request to a broker", default=5000
     )
     # writing
     txn_app_id: str = option(
-        "txnAppId", _txn_app_id, "name of the writing application: repeated batches get equal ids", default=""
+        "txnAppId",
+        topicvalues.txn_app_id,
+        "name of the writing application: repeated batches get equal ids",
+        default="",
     )
     txn_version: int | None = option(
         "txnVersion", at_least(0), "number of the batch that txnAppId writes", default=None
@@ -248,7 +211,7 @@ class TopicOptions:
         default=True,
     )
     delivery_timeout_ms: int = option(
-        "deliveryTimeoutMs", at_least(1), "how long a task tries to send", default=120_000
+        "deliveryTimeoutMs", at_least(1, unit="milliseconds"), "how long a task tries to send", default=120_000
     )
 
     def __attrs_post_init__(self) -> None:
@@ -302,8 +265,12 @@ class TopicOptions:
 
         OptionError for options that no reader supports, and unless exactly one topic option is set.
         """
-        if sum(1 for name in _TOPICS if getattr(self, name)) != 1:
-            raise OptionError(f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed")
+        given = [_option_name(name) for name in _TOPICS if getattr(self, name)]
+        if len(given) != 1:
+            raise OptionError(
+                f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed; "
+                f"given: {' and '.join(given) or 'none'}"
+            )
         self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_batch_read(self) -> None:

@@ -17,10 +17,11 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.errors import without_traceback
-from rmqlab.pipeline.options import bind_options
+from rmqlab.pipeline.options import OptionError, bind_options
+from rmqlab.pipeline.topics.refusedstream import RefusedStream
 from rmqlab.pipeline.topics.topicbounds import Bounds, PlanError
 from rmqlab.pipeline.topics.topicoffsets import EARLIEST, QueueName, QueueRange
-from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topics.topicoptions import MEANT, NAME, TopicOptions
 from rmqlab.pipeline.topics.topicpositions import end_positions, start_positions
 from rmqlab.pipeline.topics.topicreader import COLUMNS, plan_work, read_work
 from rmqlab.pipeline.topics.topicstream import StreamReader
@@ -33,7 +34,7 @@ class TopicSource(DataSource):
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.bound: TopicOptions = bind_options(TopicOptions, dict(options), source=NAME)
+        self.bound: TopicOptions = bind_options(TopicOptions, dict(options), source=NAME, meant=MEANT)
 
     @classmethod
     def name(cls) -> str:
@@ -49,10 +50,12 @@ class TopicSource(DataSource):
         self.bound.check_for_batch_read()
         return BatchReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
 
-    @without_traceback
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name
-        self.bound.check_for_stream_read()
-        return StreamReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:  # noqa: N802 - Spark's name
+        try:
+            self.bound.check_for_stream_read()
+            return StreamReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
+        except OptionError as exc:
+            return RefusedStream(str(exc))
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature

@@ -138,9 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:
-            fresh = path.with_name(path.name + ".new")
-            fresh.write_text(json.dumps(initial))
-            fresh.replace(path)
+            _keep(path, initial)
         return initial
 
     def _know(self, offsets: dict[QueueName, int]) -> None:
@@ -225,9 +223,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _may_begin(self, begin: Offsets, available: Offsets) -> bool:
         """Return False to wait for more messages, as minOffsetsPerTrigger asks.
 
-        Trigger.AvailableNow must not wait, and new queues must get into the checkpoint.
+        Trigger.AvailableNow must not wait. New queues, and new ends of queues that shrank, must get into the
+        checkpoint: a shrunk queue is read from its end, so what arrives while the batch waits would be left out.
         """
         if self._is_available_now or begin.keys() != available.keys():
+            return True
+        if any(offset < begin[queue] for queue, offset in available.items()):
             return True
         return self._delay.is_due(waiting_messages(begin, available), time.monotonic())
 
@@ -266,6 +267,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             async with trio.open_nursery() as nursery:
                 for queue, offset in offsets.items():
                     nursery.start_soon(commit_one, queue, offset)
+
+
+def _keep(path: Path, offsets: dict[str, Any]) -> None:
+    """Save offsets for later starts.
+
+    Raises PlanError if the file cannot be written.
+    """
+    fresh = path.with_name(path.name + ".new")
+    try:
+        fresh.write_text(json.dumps(offsets))
+        fresh.replace(path)
+    except OSError as exc:
+        raise PlanError(
+            f"{NAME}: {path} of option startingOffsetsFile cannot be written: {exc.strerror}. Name a file in a "
+            "directory that exists and is writable"
+        ) from None
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def check_written(schema: StructType, options: TopicOptions, *, overwrite: bool)
             raise OptionError(f"{NAME}: a message has no column {field.name}{miss}; columns: {', '.join(COLUMNS)}")
         if field.dataType.simpleString() not in allowed:
             kind = field.dataType.simpleString()
-            raise OptionError(f"{NAME}: column {field.name} is a {kind}, expected {' or '.join(allowed)}")
+            raise OptionError(f"{NAME}: column {field.name} is {kind}, expected {' or '.join(allowed)}")
     names = [field.name for field in schema.fields]
     if "body" not in names:
         raise OptionError(f"{NAME}: a message needs a column body, a string or binary")
