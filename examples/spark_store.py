@@ -4,14 +4,18 @@ pip install '/path/to/rmqlab[spark]'
 python examples/spark_store.py ~/store                # or a directory with one store for each node
 """
 
-import sys
+import argparse
 
 from pyspark.sql import functions as sf
 
 from rmqlab.pipeline.session import open_session
 
+arguments = argparse.ArgumentParser()
+arguments.add_argument("store", help="a store's directory, or one with a directory for each node")
+given = arguments.parse_args()
+
 with open_session("local[*]") as spark:
-    records = spark.read.format("rocketmq-store").load(sys.argv[1])
+    records = spark.read.format("rocketmq-store").load(given.store)
 
     print("Records by node and state: torn or badCrc means damage")
     records.groupBy("node", "state").count().orderBy("node", "state").show(truncate=False)

@@ -2,12 +2,14 @@
 
 `rmqlab.cluster.cli.commands` names them.
 
-Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr. If a store has a
-path that is not a regular file, such as a pipe: 2, and a line for each.
+Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails, or its page cannot be written: 2, and one
+line on stderr. If a store has a path that is not a regular file, such as a pipe: 2, and a line for each.
 """
 
 import contextlib
 import json
+import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +51,7 @@ run_name_argument = click.argument(
 _Row = tuple[str, str, str, str]
 _HEADER: _Row = ("metric", "value", "unit", "evidence, or what is missing")
 _BELOW = "    "
+_HEAP = re.compile(r"[1-9][0-9]*[mMgG]")
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
 
@@ -106,6 +109,7 @@ def audit(
     `holds`. 1: `violated`. 2: `unknown`.
     """
     directory = _directory(run)
+    _check_memory(memory)
     spark = SparkChoice(
         master=master,
         memory=memory,
@@ -115,7 +119,6 @@ def audit(
     )
     with _progress(is_shown=console.is_terminal and not as_json) as on_progress:
         summary, status = _judge(directory, spark, on_progress)
-    page = _write_page(directory) if with_report else None
     if as_json:
         print(json.dumps(summary.as_json()))
     else:
@@ -123,7 +126,9 @@ def audit(
         if summary.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(directory)):
             console.print(f"hint: {hint}", style="dim", soft_wrap=True)
         console.print(f"Tables: {summary.tables}", soft_wrap=True)
-        if page is not None:
+    if with_report:
+        page = _write_page(directory)  # last: the verdict is printed even if the page cannot be written
+        if not as_json:
             console.print(f"Report: {page}", soft_wrap=True)
     raise click.exceptions.Exit(status)
 
@@ -137,6 +142,24 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
             _fail(f"--conf {pair}: expected KEY=VALUE with a key of Spark's, such as spark.executor.memory=4g")
         settings[key.strip()] = value.strip()
     return settings
+
+
+def _check_memory(memory: str | None) -> None:
+    """Exit the program for a heap that no JVM accepts: it would print a page of its own."""
+    if memory is not None and not _HEAP.fullmatch(memory):
+        _fail(f"--memory {memory}: expected a number with a unit (m or g), such as 4g")
+
+
+def _check_folder(folder: Path) -> None:
+    """Exit the program if an audit cannot write its tables into a directory."""
+    if folder.exists() and not folder.is_dir():
+        _fail(f"{folder} is not a directory: an audit writes its tables there. Rename it, and audit again")
+    written = folder if folder.exists() else folder.parent
+    if not os.access(written, os.W_OK | os.X_OK):
+        _fail(
+            f"{written} cannot be written: an audit writes its tables to {folder}. Audit as the user who owns it, or "
+            "audit a copy of the run"
+        )
 
 
 @contextlib.contextmanager
@@ -159,7 +182,7 @@ def _report_odd_files(directory: Path) -> None:
     odd = list(irregular_paths(directory))
     for path, why in odd:
         print(f"rmqlab: {path}: {why}", file=sys.stderr)
-    if any(path.name != "store" for path, _ in odd):
+    if any(path.name != "store" or not os.access(path.parent, os.X_OK) for path, _ in odd):
         raise click.exceptions.Exit(Verdict.UNKNOWN.exit_status)
 
 
@@ -174,6 +197,7 @@ def _judge(directory: Path, choice: SparkChoice, on_progress: Callable[[str], ob
         from rmqlab.pipeline.audit.sources import reading  # noqa: PLC0415
 
         _report_odd_files(directory)
+        _check_folder(directory / FOLDER)
         byte_count = bytes_to_read(directory)
         scale = scale_of(byte_count)
         is_small = scale is Scale.SMALL

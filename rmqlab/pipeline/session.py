@@ -137,7 +137,17 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     try:
         with ending_programs():
             spark = builder.getOrCreate()
+            spark.conf.get("spark.sql.session.timeZone")  # Spark reads the settings of a session at its first use
     except (PySparkException, Py4JError) as exc:
-        raise NoSparkError(f"Spark did not start at master {master}: {first_and_last_cause(str(exc))}") from exc
+        raise NoSparkError(f"Spark did not start at master {master}: {_reason(exc)}") from exc
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _reason(exc: Exception) -> str:
+    """Return the cause of an error at the start, in one line."""
+    if getattr(exc, "getCondition", lambda: None)() == "JAVA_GATEWAY_EXITED":
+        return "Java ended, as its lines above say. Correct the heap (--memory, or Machine) and the settings (--conf)"
+    while (cause := getattr(exc, "_cause", None)) is not None:  # of an error in the JVM
+        exc = cause
+    return first_and_last_cause(str(exc))

@@ -1,7 +1,7 @@
 """The program of a driver whose tasks fail, or whose executors are killed, in the middle of writes.
 
-Prints as JSON in which executors each write began to run. Arguments: the master, a nameserver, the topic to copy, and
-a directory that driver and executors share. The topics that it writes are `CASES`.
+Prints as JSON the partition and the executor's directory of each task that wrote. Arguments: the master, a nameserver,
+the topic to copy, and a directory that driver and executors share. The topics that it writes are `CASES`.
 """
 
 import json
@@ -10,16 +10,13 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from rmqlab.pipeline.session import open_session
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ROWS: Final = 600
 CASES: Final = ("failed", "killed", "shuffled", "foreach", "sink")
@@ -83,15 +80,20 @@ def copy(spark: "SparkSession", options: Mapping[str, str], place: pathlib.Path)
 
 
 def interrupted(frame: "DataFrame", name_server: str, case: str, place: pathlib.Path) -> "DataFrame":
-    """Return the rows of a frame; the first task that reads its last rows ends before them.
+    """Return the rows of a frame; one task ends before its last rows.
 
     By then some of its rows are in the topic `case`. The task fails in the case `failed`; otherwise its executor is
     killed.
     """
-    return frame.select("body").mapInArrow(_interrupted_task(name_server, case, place), "body string")
+    from pyspark.sql.functions import udf
+
+    row_of_task = udf(_interrupted_task(name_server, case, place), useArrow=False)
+    return frame.select(row_of_task("body").alias("body"))
 
 
-def _interrupted_task(name_server: str, case: str, place: pathlib.Path) -> "Task":
+def _interrupted_task(name_server: str, case: str, place: pathlib.Path) -> Callable[[str], str]:
+    rows: dict[int, int] = {}
+
     def is_first() -> bool:
         try:
             (place / f"{case}.interrupted").touch(exist_ok=False)
@@ -117,25 +119,22 @@ def _interrupted_task(name_server: str, case: str, place: pathlib.Path) -> "Task
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
-    def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
+    def run(body: str) -> str:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        partition, attempt = context.partitionId(), context.attemptNumber()
-        (place / f"{case}.{partition}.{attempt}.ran").write_text(f"{partition} {attempt} {pathlib.Path.cwd()}")
-        read = 0
-        for batch in batches:
-            read += batch.num_rows
-            if read > ROWS // 3 and is_first():
-                wait_for_a_message()
-                if case == "failed":
-                    raise RuntimeError("injected")
-                os.kill(executor(), signal.SIGKILL)
-                time.sleep(60)
-            bodies = [body + "." * 2000 for body in batch.column(0).to_pylist()]  # no buffer on the way holds all
-            yield pa.RecordBatch.from_pydict({"body": bodies})
+        task = context.taskAttemptId()
+        rows[task] = rows.get(task, 0) + 1
+        if rows[task] == 1:
+            (place / f"{case}.{task}.ran").write_text(f"{context.partitionId()} {pathlib.Path.cwd()}")
+        if rows[task] > ROWS // 3 and is_first():
+            wait_for_a_message()
+            if case == "failed":
+                raise RuntimeError("injected")
+            os.kill(executor(), signal.SIGKILL)
+            time.sleep(60)
+        return body + "." * 2000  # so that no buffer on the way holds all rows back
 
     return run
 

@@ -1,15 +1,20 @@
 """What `rmqlab audit` makes of its options for Spark."""
 
 import io
+import json
+import pathlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit.audit import _configure_spark
 from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.report.page import NoAuditError
+from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +34,49 @@ def test_an_invalid_spark_setting_is_rejected(pair: str, capsys: pytest.CaptureF
         commands._settings([pair])
     assert caught.value.exit_code == 2
     assert capsys.readouterr().err.startswith(f"rmqlab: --conf {pair}: expected KEY=VALUE with a key of Spark's")
+
+
+@pytest.mark.parametrize("memory", ["lots", "4", "0g", "-1g", "1.5g", "4gb"])
+def test_an_invalid_heap_is_rejected_before_a_jvm_starts(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(click.exceptions.Exit) as caught:
+        commands._check_memory(memory)
+    assert caught.value.exit_code == 2
+    assert capsys.readouterr().err.startswith(f"rmqlab: --memory {memory}: expected a number with a unit (m or g)")
+
+
+def test_tables_that_cannot_be_written_are_an_error_before_anything_is_read(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands._check_memory("512M")
+    commands._check_folder(tmp_path / "audit")
+    (tmp_path / "audit").write_text("mine")
+    with pytest.raises(click.exceptions.Exit):
+        commands._check_folder(tmp_path / "audit")
+    assert capsys.readouterr().err.startswith(f"rmqlab: {tmp_path}/audit is not a directory: an audit writes its")
+    monkeypatch.setattr("os.access", lambda *_: False)  # the user of the tests may write everywhere
+    with pytest.raises(click.exceptions.Exit):
+        commands._check_folder(tmp_path / "other")
+    assert capsys.readouterr().err.startswith(f"rmqlab: {tmp_path} cannot be written: an audit writes its tables to")
+
+
+def test_a_page_that_cannot_be_written_does_not_hide_the_verdict(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "supervisor.msgpack").touch()
+    (tmp_path / "report.html").mkdir()
+    document = {"findings": {}, "verdict": "holds", "why": ["well"], "warnings": []}
+    summary = SimpleNamespace(as_json=lambda: document, verdict=Verdict.HOLDS, tables="there")
+    monkeypatch.setattr(commands, "_judge", lambda *_: (summary, 0))
+    monkeypatch.setattr("rmqlab.pipeline.report.page.write_report", _refuse)
+    for options, said in (((), "holds: well"), (("--json",), json.dumps(document))):
+        done = CliRunner().invoke(commands.audit, [str(tmp_path), "--report", *options])
+        assert (done.exit_code, said in done.stdout) == (2, True)
+        assert done.stderr == "rmqlab: no space\n"
+
+
+def _refuse(*_: object) -> None:
+    raise NoAuditError("no space")
 
 
 def test_of_an_error_in_a_data_source_the_line_that_says_what_is_wrong_is_shown() -> None:

@@ -74,7 +74,7 @@ def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSes
     with pytest.raises(AnalysisException, match=r"holds no journal: expected journal/<node>\.msgpack"):
         spark.read.format("rmqlab-journal").load(str(tmp_path))
     (tmp_path / "a.msgpack").write_bytes(entry(1, "sent"))
-    with pytest.raises(AnalysisException, match="column number is a date; fields are string, int"):
+    with pytest.raises(AnalysisException, match="column number is date; fields are string, int"):
         spark.read.format("rmqlab-journal").schema("number date").load(str(tmp_path)).count()
 
 

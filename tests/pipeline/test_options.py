@@ -40,13 +40,21 @@ def test_names_are_bound_in_any_case() -> None:
         ({"nameserver": "a", "readFrom": "slaves"}, "did you mean slave?"),
         ({"nameserver": "a", "maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': expected at least 1"),
         ({"nameserver": "a", "maxOffsetsPerTrigger": "many"}, "expected a whole number"),
+        ({"nameserver": "a", "maxOffsetsPerTrigger": "9" * 19}, "expected at most 9223372036854775807"),
         ({"nameserver": " "}, "expected a text"),
+        ({"nameserver": "a", "zzz": "1"}, "no option zzz; options: nameServer, readFrom, "),
+        ({"nameserver": "a", "Path": "1"}, "x: there is no option Path; use option tags"),
     ],
 )
 def test_an_invalid_option_is_reported_with_what_was_expected(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
-        bind_options(_Options, given, source="x")
+        bind_options(_Options, given, source="x", meant={"path": "option tags"})
     assert said in str(caught.value)
+
+
+def test_a_long_list_of_options_does_not_follow_the_one_that_was_meant() -> None:
+    with pytest.raises(OptionError, match=r"^x: there is no option tagss, did you mean tags\?$"):
+        bind_options(_Options, {"tagss": "a"}, source="x")
 
 
 @pytest.mark.parametrize(

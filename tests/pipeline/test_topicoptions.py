@@ -7,7 +7,7 @@ import pytest
 from rmqlab.client.config import ClientConfig
 from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topics import topicoptions
-from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topics.topicoptions import MEANT, NAME, TopicOptions
 
 ASSIGNED = '{"t": {"b": [0]}}'
 TIMES = '{"t": {"b": {"0": 5}}}'
@@ -118,6 +118,19 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"useTls": "yes"}, "option useTLS is 'yes': expected true or false"),
         ({"namespace": "a%b"}, "option namespace is 'a%b': expected letters"),
         ({"namespace": " "}, "option namespace is ' ': expected letters"),
+        (
+            {"startingTimestamp": "2026-01-01"},
+            "startingTimestamp is .*: expected a whole number of milliseconds since 1970",
+        ),
+        ({"endingTimestamp": "9" * 19}, "option endingTimestamp is .*: expected at most 9223372036854775807"),
+        ({"pollTimeoutMs": "2m"}, "option pollTimeoutMs is '2m': expected a whole number of milliseconds"),
+        ({"pullBatchSize": "2147483648"}, "option pullBatchSize is .*: expected at most 2147483647"),
+        ({"startingOffsets": "0"}, "option startingOffsets is '0': expected earliest, latest or {"),
+        ({"startingOffsets": '{"t": {"b": {"0": 9223372036854775808}}}'}, "offset 9223372036854775808 of t@b:0 is inv"),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"b": {"0": 9223372036854775808}}}'},
+            "time 9223372036854775808 of t@b:0 is invalid: expected 0 to",
+        ),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
@@ -130,8 +143,10 @@ def test_an_assignment_replaces_the_names_of_topics() -> None:
     options = bound(assign='{"u": {"b": [0]}, "t": {"b": [1], "c": [1]}}')
     options.check_for_read()
     assert options.named_topics == ("t", "u")
-    with pytest.raises(OptionError, match="exactly one of the options topic, topics, topicPattern and assign"):
+    with pytest.raises(OptionError, match=r"exactly one of the options topic, .* is needed; given: topic and assign"):
         bound(topic="t", assign=ASSIGNED).check_for_read()
+    with pytest.raises(OptionError, match=r"exactly one of the options topic, .* is needed; given: none"):
+        bound().check_for_read()
     with pytest.raises(OptionError, match="option assign is for reading only"):
         bound(topic="t", assign=ASSIGNED).check_for_write()
 
@@ -232,3 +247,12 @@ def test_the_timeout_of_a_request_is_also_that_of_routes_and_offsets(monkeypatch
     assert options.link is None
     assert [(one.api_timeout, one.connect_timeout) for one in configs] == [(40.0, 2.0)]
     assert options.reading.request_seconds == 40.0
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("path", "without a path, and option topic"), ("subscribe", "topics"), ("kafka.bootstrap.servers", "nameServer")],
+)
+def test_options_of_other_sources_are_explained(option: str, said: str) -> None:
+    with pytest.raises(OptionError, match=f"there is no option {option}; use .*{said}"):
+        bind_options(TopicOptions, {**SERVER, option: "x"}, source=NAME, meant=MEANT)

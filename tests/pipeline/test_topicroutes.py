@@ -55,3 +55,23 @@ def test_a_topic_without_a_route_does_not_hide_the_others(
         trio.run(bounds.look_again, _CLIENT)
     assert sorted(queue.topic for queue in bounds.queues) == [topic for topic in TOPICS if topic != "t07"]
     assert "there is no topic t07" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("known", "namespace", "said"),
+    [
+        (["orders"], "", ", did you mean orders?"),
+        ([], "", ": brokers have not yet registered, or have all left"),
+        ([], "NS", ", nor any other in namespace NS"),
+    ],
+)
+def test_a_topic_that_a_nameserver_does_not_know_is_explained(
+    monkeypatch: pytest.MonkeyPatch, known: list[str], namespace: str, said: str
+) -> None:
+    async def topics_of(_: object) -> list[str]:
+        return known
+
+    monkeypatch.setattr(topicbounds, "_topics_of", topics_of)
+    options = TopicOptions(name_server="127.0.0.1:1", topic="ordres", namespace=namespace)
+    error = trio.run(Bounds(options)._unknown, _CLIENT, "ordres")
+    assert error == f"there is no topic ordres{said} (nameserver 127.0.0.1:1)"

@@ -157,6 +157,7 @@ def test_invalid_options_are_reported_while_spark_plans(
         ({"topicPattern": "none-.*"}, "no topic matches 'none-.*'; topics: "),
         ({}, "one of the options topic, topics, topicPattern and assign is needed"),
         ({"topic": "orders", "waitStore": "false"}, "option waitStore is for writing only"),
+        ({"topic": "orders", "endingTimestamp": "9"}, "option endingTimestamp is for a batch read only"),
     ],
 )
 def test_a_stream_with_invalid_options_is_rejected_before_its_query_starts(
@@ -167,6 +168,7 @@ def test_a_stream_with_invalid_options_is_rejected_before_its_query_starts(
     with pytest.raises(PySparkException) as caught:
         reader.load().writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
     assert said in str(caught.value)
+    assert "another exception" not in str(caught.value)
 
 
 def test_several_topics_are_named_or_matched(spark: "SparkSession", lab: "Lab") -> None:

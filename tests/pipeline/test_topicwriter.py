@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+from rmqlab.pipeline.topics.topicoptions import TopicOptions
+from rmqlab.pipeline.topics.topicwriter import SendFailedError, _letter
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rmqlab.pipeline.topics.topicwriter import OutgoingMessage
     from tests.pipeline.conftest import Lab
 from tests.pipeline.test_topicsource import read, texts
 
@@ -99,6 +103,26 @@ def test_rows_of_which_no_message_can_be_made_are_reported_before_anything_is_se
     with pytest.raises(PySparkException) as caught:
         write(lab, spark.range(1).selectExpr(*select.split(", ")), **options)
     assert said in str(caught.value)
+
+
+def letter(**row: object) -> "OutgoingMessage":
+    return _letter({"body": b"x", **row}, TopicOptions(name_server="a:1", topic="t"), "job-0-0-0")
+
+
+def test_a_copied_message_is_not_delayed_retried_or_prepared_again() -> None:
+    """The column properties of a message that was read has all of its properties."""
+    read = {"DELAY": "3", "REAL_TOPIC": "t", "REAL_QID": "0", "TRAN_MSG": "true", "RETRY_TOPIC": "t", "KEYS": "k"}
+    sent = letter(properties=list({**read, "color": "red", "none": None}.items()), delayLevel=None).message
+    assert sent.properties == {"KEYS": "k", "color": "red", "SPARK_ID": "job-0-0-0"}
+    assert letter(properties=list(read.items()), delayLevel=2).message.wire_properties(None)["DELAY"] == "2"
+
+
+@pytest.mark.parametrize(
+    "row", [{"properties": [("a", "b\x01")]}, {"properties": [("a\x02", "b")]}, {"keys": "a\x01"}, {"tags": "\x02"}]
+)
+def test_characters_that_separate_properties_are_refused(row: dict[str, object]) -> None:
+    with pytest.raises(SendFailedError, match=r"^row job-0-0-0 has \\x01 or \\x02 in keys, tags or properties"):
+        letter(**row)
 
 
 def test_overwriting_a_topic_is_refused(spark: "SparkSession", lab: "Lab") -> None:

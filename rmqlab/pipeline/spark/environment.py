@@ -37,8 +37,10 @@ def local_environment(machine: Machine) -> dict[str, str]:
     try:
         java = find_java()
         home = make_overlay(Path(pyspark.__file__).parent, java)
-    except (NoJavaError, OSError) as exc:
+    except NoJavaError as exc:
         raise NoSparkError(str(exc)) from None
+    except OSError as exc:
+        raise _no_cache(exc) from None
     python = str(home / "bin" / "python")
     return {
         "SPARK_HOME": str(home),
@@ -59,7 +61,7 @@ def cluster_environment(*, ship: bool) -> dict[str, str]:
     try:
         log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
     except OSError as exc:
-        raise NoSparkError(str(exc)) from None
+        raise _no_cache(exc) from None
     options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
     # Workers to which the package is shipped hardly have an interpreter at this one's path.
     default = PYTHON_NAME if ship else sys.executable
@@ -79,7 +81,7 @@ def set_environment(wanted: dict[str, str]) -> Iterator[None]:
     try:
         programs = make_python(PYTHON_NAME).parent
     except OSError as exc:
-        raise NoSparkError(str(exc)) from None
+        raise _no_cache(exc) from None
     wanted = wanted | {"PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])}
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
@@ -92,6 +94,12 @@ def set_environment(wanted: dict[str, str]) -> Iterator[None]:
                 del os.environ[key]
             else:
                 os.environ[key] = value
+
+
+def _no_cache(exc: OSError) -> NoSparkError:
+    return NoSparkError(
+        f"{exc.filename}: {exc.strerror}. Spark needs files there: set XDG_CACHE_HOME to a directory that you can write"
+    )
 
 
 def _check_python(python: str) -> None:

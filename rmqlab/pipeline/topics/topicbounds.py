@@ -202,11 +202,17 @@ class Bounds:
         return "%" in self.options.topic_pattern or not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
     async def _unknown(self, client: Client, topic: str) -> str:
+        problem = f"there is no topic {topic}"
+        place = f"(nameserver {self.options.name_server})"
         try:
             known = await _topics_of(client)
         except FAILURES:
-            known = []
-        return f"there is no topic {topic}{near_miss(topic, known)} (nameserver {self.options.name_server})"
+            return f"{problem} {place}"
+        if known:
+            return f"{problem}{near_miss(topic, known)} {place}"
+        if self.options.namespace:
+            return f"{problem}, nor any other in namespace {self.options.namespace} {place}"
+        return f"{problem}: brokers have not yet registered, or have all left {place}"
 
     def try_reading(self, starts: Mapping[QueueName, int]) -> None:
         """Pull a message of one queue of each broker.

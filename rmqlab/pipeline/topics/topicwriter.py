@@ -14,7 +14,9 @@ same order each time.
 """
 
 import collections
+import itertools
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -38,10 +40,25 @@ from rmqlab.pipeline.topics.refusals import is_denied
 from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, java_hash
+from rmqlab.remoting.message import (
+    NAME_END,
+    PAIR_END,
+    PROPERTY_DELAY,
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_PGROUP,
+    PROPERTY_REAL_QID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TRAN_MSG,
+    PROPERTY_UNIQ_KEY,
+    java_hash,
+)
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.config.nearmiss import near_miss
+from rmqlab.runtime.text.counted import counted
 
 SPARK_ID: Final = "SPARK_ID"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -56,6 +73,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "delayLevel": ("int",),
     "flag": ("int",),
 }
+_RESERVED: Final = frozenset({
+    PROPERTY_DELAY, PROPERTY_MAX_RECONSUME_TIMES, PROPERTY_ORIGIN_MESSAGE_ID, PROPERTY_PGROUP, PROPERTY_REAL_QID,
+    PROPERTY_REAL_TOPIC, PROPERTY_RECONSUME_TIME, PROPERTY_RETRY_TOPIC, PROPERTY_TRAN_MSG,
+})  # fmt: skip
+"""Properties by which RocketMQ delays, retries and prepares messages. Those of a message that was read are about that
+message: a copy with them would be delayed again, or prepared and never delivered. Java's putUserProperty refuses them.
+"""
+_SEPARATORS: Final = re.compile(f"[{NAME_END}{PAIR_END}]")
 _RETRY_SECONDS: Final = 0.5
 _FREE_LANES: Final = 4
 _BATCH_BYTES: Final = 2**20
@@ -195,7 +220,7 @@ def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: i
 
     `first` is the number of the first row in its task.
 
-    Raises SendFailedError for a row without body or topic.
+    Raises SendFailedError for a row without body or topic, or with a separator of properties.
     """
     return [_letter(row, options, f"{prefix}-{number}") for number, row in enumerate(batch.to_pylist(), first)]
 
@@ -204,12 +229,17 @@ def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Out
     body, topic = row["body"], options.topic or row["topic"]
     if body is None or not topic:
         raise SendFailedError(f"row {spark_id} has no {'body' if body is None else 'topic'}")
-    given = {name: value for name, value in row.get("properties") or () if value is not None}
+    given = {name: value for name, value in row.get("properties") or () if value is not None and name not in _RESERVED}
+    keys, tags = row.get("keys") or "", row.get("tags") or ""
+    if _SEPARATORS.search("".join([keys, tags, *itertools.chain(*given.items())])):
+        raise SendFailedError(
+            f"row {spark_id} has \\x01 or \\x02 in keys, tags or properties: they separate properties"
+        )
     message = Message(
         topic=topic,
         body=body.encode() if isinstance(body, str) else body,
-        tags=row.get("tags") or "",
-        keys=row.get("keys") or "",
+        tags=tags,
+        keys=keys,
         properties={**given, SPARK_ID: spark_id},
         flag=row.get("flag") or 0,
         delay_level=row.get("delayLevel") or 0,
@@ -270,7 +300,7 @@ class _Sending:
             self.outcomes[f"again after {outcome}"] += len(load)
             if is_permanent or trio.current_time() >= deadline:
                 topic = load[0].message.topic
-                raise SendFailedError(f"{len(load)} rows could not be written to {topic}: {failure}")
+                raise SendFailedError(f"{counted(len(load), 'rows')} could not be written to {topic}: {failure}")
             await trio.sleep(_RETRY_SECONDS)
             await producer.client.try_refresh(producer.client.named(load[0].message.topic))
 
