@@ -44,7 +44,10 @@ def struct_type(columns: Mapping[str, str]) -> StructType:
 
 
 def check_unique(schema: StructType, *, source: str) -> None:
-    """Raise OptionError for a column that the user's schema names twice: Spark would fail at the first batch."""
+    """Raise OptionError for a column that the user's schema names twice.
+
+    Spark would fail at the first batch.
+    """
     counts = Counter(field.name for field in schema.fields)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise OptionError(f"{source}: the schema names column {twice[0]} {counts[twice[0]]} times")

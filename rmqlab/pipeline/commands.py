@@ -51,7 +51,8 @@ run_name_argument = click.argument(
 _Row = tuple[str, str, str, str]
 _HEADER: _Row = ("metric", "value", "unit", "evidence, or what is missing")
 _BELOW = "    "
-_HEAP = re.compile(r"[1-9][0-9]*[mMgG]")
+_HEAP = re.compile(r"[1-9][0-9]*[kKmMgGtT]?")
+"""Sizes that Java accepts."""
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
 
@@ -145,9 +146,9 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _check_memory(memory: str | None) -> None:
-    """Exit the program for a heap that no JVM accepts: it would print a page of its own."""
+    """Exit the program for a heap that no JVM accepts."""
     if memory is not None and not _HEAP.fullmatch(memory):
-        _fail(f"--memory {memory}: expected a number with a unit (m or g), such as 4g")
+        _fail(f"--memory {memory}: expected a whole number with a unit (m or g), such as 4g")
 
 
 def _check_folder(folder: Path) -> None:

@@ -68,7 +68,7 @@ def bind_options(
 
 
 def _instead(key: str, fields: Iterable["attrs.Attribute[Any]"], meant: Mapping[str, str]) -> str:
-    """Return the end of an error about an unknown option: what was meant, or all options."""
+    """Return the end of an unknown option's error: what was meant, or all."""
     if key.lower() in meant:
         return f"; use {meant[key.lower()]}"
     names = [field.metadata["option"] for field in fields]
@@ -146,7 +146,10 @@ MAX_LONG: Final = 2**63 - 1
 
 
 def at_least(lowest: int, most: int = MAX_LONG, *, unit: str = "") -> Callable[[str], int]:
-    """Return a parser of whole numbers from `lowest` to `most`; `unit` is for its errors."""
+    """Return a parser of whole numbers from `lowest` to `most`.
+
+    `unit` is for its errors.
+    """
 
     def read(value: str) -> int:
         try:

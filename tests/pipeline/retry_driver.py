@@ -1,4 +1,4 @@
-"""The program of a driver whose tasks fail, or whose executors are killed, in the middle of writes.
+"""The program of a driver whose tasks or executors end in the middle of writes.
 
 Prints as JSON the partition and the executor's directory of each task that wrote. Arguments: the master, a nameserver,
 the topic to copy, and a directory that driver and executors share. The topics that it writes are `CASES`.

@@ -36,18 +36,19 @@ def test_an_invalid_spark_setting_is_rejected(pair: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.startswith(f"rmqlab: --conf {pair}: expected KEY=VALUE with a key of Spark's")
 
 
-@pytest.mark.parametrize("memory", ["lots", "4", "0g", "-1g", "1.5g", "4gb"])
+@pytest.mark.parametrize("memory", ["lots", "0g", "-1g", "1.5g", "4gb", "4 g"])
 def test_an_invalid_heap_is_rejected_before_a_jvm_starts(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(click.exceptions.Exit) as caught:
         commands._check_memory(memory)
     assert caught.value.exit_code == 2
-    assert capsys.readouterr().err.startswith(f"rmqlab: --memory {memory}: expected a number with a unit (m or g)")
+    assert capsys.readouterr().err.startswith(f"rmqlab: --memory {memory}: expected a whole number with a unit")
 
 
 def test_tables_that_cannot_be_written_are_an_error_before_anything_is_read(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands._check_memory("512M")
+    for memory in (None, "512M", "4g", "2147483648"):
+        commands._check_memory(memory)
     commands._check_folder(tmp_path / "audit")
     (tmp_path / "audit").write_text("mine")
     with pytest.raises(click.exceptions.Exit):

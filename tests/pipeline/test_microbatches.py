@@ -95,7 +95,7 @@ def reader(**options: str) -> StreamReader:
 
 
 def test_the_new_end_of_a_queue_that_shrank_does_not_wait() -> None:
-    """Messages that arrive behind it meanwhile would be left out, and the warning repeated with each new end."""
+    """Messages that arrive meanwhile would be left out, and the warning repeated."""
     delayed = reader(minOffsetsPerTrigger="9", failOnDataLoss="false")
     assert delayed._may_begin({FIRST: 0, SECOND: 0}, {FIRST: 9, SECOND: 0})
     assert not delayed._may_begin({FIRST: 9, SECOND: 0}, {FIRST: 9, SECOND: 5})

@@ -1,4 +1,4 @@
-"""Writes whose tasks run again on another executor: each row has the same SPARK_ID in every attempt."""
+"""Tasks that write again on another executor give each row the same SPARK_ID."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ DRIVER = pathlib.Path(__file__).with_name("retry_driver.py")
 
 @pytest.fixture(scope="module")
 def executors(lab: "Lab", tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Run all cases, and return the tasks of each: partition and directory of the executor."""
+    """Run all cases; return the tasks of each: partition and executor's directory."""
     place = tmp_path_factory.mktemp("retried")
     for topic in ("source", *CASES):
         lab.create_topic(topic, 4)

@@ -1,4 +1,4 @@
-"""What the sources refuse without a JVM: paths, schemas, streams, and files that cannot be written."""
+"""What the sources refuse, tested without a JVM."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_kinds_of_events_are_wanted_or_not(files: pathlib.Path) -> None:
 def test_a_stream_is_refused_at_whichever_method_spark_calls_first(
     options: dict[str, str], column: StructField, said: str
 ) -> None:
-    """`streamReader` itself must not raise: Spark would hide the error behind one of its own."""
+    """`streamReader` must not raise: Spark would add an error of its own."""
     source = TopicSource({"nameServer": "a:1", "topic": "t", **options})
     refused = source.streamReader(StructType([column]))
     assert isinstance(refused, RefusedStream)

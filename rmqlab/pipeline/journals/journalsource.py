@@ -87,7 +87,7 @@ class JournalOptions:
             raise OptionError(f"{NAME}: {exc}") from None
 
     def check_kinds(self) -> None:
-        """Raise OptionError for a kind of event that does not exist, or that is both wanted and unwanted."""
+        """Raise OptionError for an unknown kind, or one that is wanted and unwanted."""
         check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND, SURVEY_KIND), source=NAME)
         if both := sorted(set(self.kinds) & set(self.not_kinds)):
             raise OptionError(f"{NAME}: options kinds and notKinds both name {', '.join(both)}")

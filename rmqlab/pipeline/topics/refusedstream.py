@@ -15,7 +15,7 @@ from rmqlab.pipeline.options import OptionError
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises an OptionError when the query begins, at whichever method is called first."""
+    """Raises an OptionError at whichever method the query calls first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
