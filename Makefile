@@ -77,7 +77,7 @@ check: $(VENV)/.ready       ## lint, types, import direction, what PyPI says to 
 pages: $(VENV)/.ready       ## documents that are generated from the code: docs/checks.md, journal.md, audit-tables.md
 	$(BIN)/python -m rmqlab.verdict.page >docs/checks.md
 	$(BIN)/python -m rmqlab.runtime.journals.schema.page >docs/journal.md
-	$(BIN)/python -m rmqlab.pipeline.audittablespage >docs/audit-tables.md
+	$(BIN)/python -m rmqlab.pipeline.tables.audittablespage >docs/audit-tables.md
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
 	$(BIN)/rmqlab scenarios --run --keep-stores --retry --jobs $(or $(JOBS),2)

@@ -30,7 +30,7 @@ from rmqlab.cluster.supervisor.plan.process_state import ProcessState
 from rmqlab.cluster.supervisor.plan.status import live_entry, node_entry, status_document
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults.documents import with_tables
-from rmqlab.pipeline import audittablespage
+from rmqlab.pipeline.tables import audittablespage
 from rmqlab.runtime.journals.journal import VERSION
 from rmqlab.runtime.journals.schema import page as journal_page
 from rmqlab.store.offline.compare import Comparison, Side

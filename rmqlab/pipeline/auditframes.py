@@ -3,7 +3,7 @@
     tables = audit_frames(spark, "demo")
     tables["outages"].show()
 
-Their columns, units and keys are declared in `rmqlab.pipeline.audittables`.
+Their columns, units and keys are declared in `rmqlab.pipeline.tables.audittables`.
 """
 
 import difflib
@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
-from rmqlab.pipeline.audittable import AuditTable
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.tables.audittable import AuditTable
+from rmqlab.pipeline.tables.audittables import TABLES
 from rmqlab.verdict.runs import find_run, home
 
 _FOLDER = "audit"

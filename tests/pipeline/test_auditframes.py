@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.tables.audittables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqlab.pipeline.audittable import Column
-from rmqlab.pipeline.audittables import TABLES
 from rmqlab.pipeline.report.data import Facts, NoAuditError, RunData
 from rmqlab.pipeline.report.page import write_report
 from rmqlab.pipeline.report.story import anchor_of
+from rmqlab.pipeline.tables.audittable import Column
+from rmqlab.pipeline.tables.audittables import TABLES
 from rmqlab.verdict.html.svg import Axis, Plot, log_ticks, short, ticks
 
 if TYPE_CHECKING:

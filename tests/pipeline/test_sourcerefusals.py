@@ -13,9 +13,9 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rmqlab.pipeline.journals.journalsource import JournalSource
 from rmqlab.pipeline.options import OptionError, bind_options
+from rmqlab.pipeline.refusedstream import RefusedStream
 from rmqlab.pipeline.stores.queuesource import QueueSource
 from rmqlab.pipeline.stores.storesource import StoreSource
-from rmqlab.pipeline.topics.refusedstream import RefusedStream
 from rmqlab.pipeline.topics.topicbounds import PlanError
 from rmqlab.pipeline.topics.topicoffsets import QueueName
 from rmqlab.pipeline.topics.topicoptions import TopicOptions

@@ -12,7 +12,7 @@ from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.sources import SavedOffsets
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.tables.audittables import TABLES
 from rmqlab.store.log.loglayout import log_begin
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.logcover import LogState

@@ -42,7 +42,7 @@ from rmqlab.pipeline.options import (
     text,
 )
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, given_paths, local_file
-from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
+from rmqlab.pipeline.refusedstream import RefusedStream, only_in_batches
 from rmqlab.runtime.journals.journal import JournalEntry, Torn
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
 from rmqlab.runtime.journals.schema import EVENT_TYPES

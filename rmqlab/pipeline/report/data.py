@@ -11,9 +11,9 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmqlab.pipeline.audittable import Column
-from rmqlab.pipeline.audittables import TABLES
 from rmqlab.pipeline.report.document import parse_summary
+from rmqlab.pipeline.tables.audittable import Column
+from rmqlab.pipeline.tables.audittables import TABLES
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.verdict.roles import Roles
 

@@ -22,8 +22,8 @@ from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.options import OptionError, bind_options, json_texts, option, text
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, address_of, find_all, given_paths, local_file
+from rmqlab.pipeline.refusedstream import RefusedStream, only_in_batches
 from rmqlab.pipeline.stores.commitlogs import STORE_PATH, NoStoreError, find_logs, store_of
-from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
 
 NAME = "rocketmq-queues"
 COLUMNS = {

@@ -41,6 +41,7 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.paths.remotepaths import shown
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, given_paths, local_file
+from rmqlab.pipeline.refusedstream import RefusedStream, only_in_batches
 from rmqlab.pipeline.stores.commitlogs import (
     STORE_PATH,
     Log,
@@ -56,7 +57,6 @@ from rmqlab.pipeline.stores.commitlogs import (
 )
 from rmqlab.pipeline.stores.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.stores.recordwalk import walk_many
-from rmqlab.pipeline.topics.refusedstream import RefusedStream, only_in_batches
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.options import OptionError, bind_options
-from rmqlab.pipeline.topics.refusedstream import RefusedStream
+from rmqlab.pipeline.refusedstream import RefusedStream
 from rmqlab.pipeline.topics.topicbounds import Bounds, PlanError
 from rmqlab.pipeline.topics.topicoffsets import EARLIEST, QueueName, QueueRange
 from rmqlab.pipeline.topics.topicoptions import MEANT, NAME, TopicOptions

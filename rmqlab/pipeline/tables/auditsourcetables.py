@@ -1,7 +1,7 @@
 """The tables of an audit that have journals and stores as they were read."""
 
-from rmqlab.pipeline.auditcolumns import AT, BROKER, GROUP, MESSAGE, NODE, OFFSET, QUEUE, SEQ, TOPIC
-from rmqlab.pipeline.audittable import AuditTable, Column
+from rmqlab.pipeline.tables.auditcolumns import AT, BROKER, GROUP, MESSAGE, NODE, OFFSET, QUEUE, SEQ, TOPIC
+from rmqlab.pipeline.tables.audittable import AuditTable, Column
 
 SOURCE_TABLES = (
     AuditTable(

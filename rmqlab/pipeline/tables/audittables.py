@@ -1,12 +1,12 @@
 """The tables of an audit: columns, units, keys.
 
-`rmqlab.pipeline.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
+`rmqlab.pipeline.tables.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
 of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
 """
 
 import attrs
 
-from rmqlab.pipeline.auditcolumns import (
+from rmqlab.pipeline.tables.auditcolumns import (
     AT,
     BROKER,
     GROUP,
@@ -20,8 +20,8 @@ from rmqlab.pipeline.auditcolumns import (
     TOPIC,
     UNTIL,
 )
-from rmqlab.pipeline.auditsourcetables import SOURCE_TABLES
-from rmqlab.pipeline.audittable import AuditTable, Column
+from rmqlab.pipeline.tables.auditsourcetables import SOURCE_TABLES
+from rmqlab.pipeline.tables.audittable import AuditTable, Column
 
 _PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
 _LOG_PLACE = "struct<node:string,at:bigint>"

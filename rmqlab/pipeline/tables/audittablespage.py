@@ -1,6 +1,6 @@
-"""The page docs/audit-tables.md: `python -m rmqlab.pipeline.audittablespage`."""
+"""The page docs/audit-tables.md: `python -m rmqlab.pipeline.tables.audittablespage`."""
 
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.tables.audittables import TABLES
 
 _HEAD = """# Tables of an audit
 

@@ -1,6 +1,6 @@
 """Columns that several tables of an audit have."""
 
-from rmqlab.pipeline.audittable import Column
+from rmqlab.pipeline.tables.audittable import Column
 
 _SEQ = "struct<at:bigint,last:boolean,process:string,place:bigint>"
 

@@ -1,0 +1,1 @@
+"""The tables of an audit, declared: columns, units, keys."""
