@@ -198,12 +198,12 @@ def write(host: str, replies: Replies) -> dict[str, int]:
     ids=[*NO_FRAMES, "no number", "busy", "a negative code", "an unknown code"],
 )
 def test_a_row_that_no_broker_confirms_fails_its_task(own_host: str, answer: Callable[[Any], Reply]) -> None:
-    assert "1 rows could not be written to orders: " in error_of(write, own_host, {SEND: answer})
+    assert "1 row could not be written to orders: " in error_of(write, own_host, {SEND: answer})
 
 
 @pytest.mark.parametrize("nonsense", NO_FRAMES.values(), ids=NO_FRAMES)
 def test_a_row_without_a_route_fails_its_task(own_host: str, nonsense: bytes) -> None:
-    assert "1 rows could not be written to orders: " in error_of(write, own_host, {ROUTE: nonsense})
+    assert "1 row could not be written to orders: " in error_of(write, own_host, {ROUTE: nonsense})
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_a_row_without_a_route_fails_its_task(own_host: str, nonsense: bytes) ->
     ids=["no JSON", "nothing", "absurd", "a closed port"],
 )
 def test_a_row_with_a_route_to_nowhere_fails_its_task(own_host: str, body: bytes) -> None:
-    assert "1 rows could not be written to orders: " in error_of(write, own_host, {ROUTE: lambda _: reply(0, body)})
+    assert "1 row could not be written to orders: " in error_of(write, own_host, {ROUTE: lambda _: reply(0, body)})
