@@ -19,7 +19,6 @@ from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.log.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.logkind import LogKind
-from rmqlab.store.queue.entrycheck import drop_damaged_ends
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import Queues
 from rmqlab.store.restart import Restart, restart
@@ -91,7 +90,6 @@ def recover(
     on_progress(end)
     if missing is not None:
         missing.mark(queues, end)
-        drop_damaged_ends(log, queues)
     start = queues.dispatch_from(log.min_offset, end)
     if crashed:
         start = min(start, _surely_dispatched(log, checkpoint, config))

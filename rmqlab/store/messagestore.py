@@ -15,7 +15,7 @@ import attrs
 from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import NewMessage
 from rmqlab.store.cleaner import Cleaner
-from rmqlab.store.config import StoreConfig
+from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.disk import Disk
@@ -27,6 +27,7 @@ from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
 from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
+from rmqlab.store.queue.consumequeue import ENTRY
 from rmqlab.store.queue.queueends import save_queue_ends
 from rmqlab.store.queue.queues import Queues
 from rmqlab.store.queue.timesearch import offset_by_time
@@ -296,7 +297,8 @@ class MessageStore:
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries from one to its file's end: log offset, size, tags code."""
         queue = self.queues.table.get((topic, queue_id))
-        return self.puller.entries(queue, queue_offset, count) if queue is not None and queue_offset >= 0 else []
+        raw = queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE) if queue is not None and queue_offset >= 0 else b""
+        return list(ENTRY.iter_unpack(raw))
 
     def topics_queues(self) -> Iterable[tuple[str, int]]:
         return list(self.queues.table)

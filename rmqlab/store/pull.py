@@ -8,11 +8,10 @@ from typing import Final
 
 import attrs
 
-from rmqlab.remoting.message import MESSAGE_MAGIC, decode_properties
+from rmqlab.remoting.message import decode_properties
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.queue.entrycheck import HEAD, Entry, EntryCheck
 from rmqlab.store.results import GetResult, GetStatus
 
 TagsMatch = Callable[[int], bool]
@@ -21,8 +20,6 @@ PropertyFilter = Callable[[Mapping[str, str]], bool]
 _LEAST_EXAMINED: Final = 16_000  # minimum bytes of queue entries examined, for any number of requested messages
 MOST_EXAMINED: Final = 16_000
 """Maximum number of queue entries examined. Without it, a pull for 2**31 messages examines a whole file of entries."""
-_NO_HOLE: Final = -(2**63)
-"""Less than the offset of any entry: that of a damaged one may be negative."""
 
 
 @attrs.define(slots=True)
@@ -51,12 +48,10 @@ class Puller:
     log: CommitLog
     keeps_offset: bool  # a slave does not correct a reader's offset (store-ha#65)
     _limits: _Limits
-    _check: EntryCheck
 
     @classmethod
     def of(cls, log: CommitLog, config: StoreConfig, *, is_slave: bool) -> "Puller":
-        check = EntryCheck(log, config.delay_millis)
-        return cls(log, is_slave and not config.offset_check_in_slave, _Limits.of(config), check)
+        return cls(log, is_slave and not config.offset_check_in_slave, _Limits.of(config))
 
     def get(
         self,
@@ -81,15 +76,8 @@ class Puller:
             following = queue.next_file_offset(queue_offset)
             return self._not_found(GetStatus.OFFSET_FOUND_NULL, queue_offset, following, lowest, highest)
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, lowest, highest)
-        self._gather(result, entries, max_nums, matches, property_filter, queue)
+        self._gather(result, entries, max_nums, matches, property_filter)
         return result
-
-    def entries(self, queue: ConsumeQueue, queue_offset: int, count: int) -> list[Entry]:
-        """Return up to `count` entries of a file, repaired if possible."""
-        found: list[Entry] = list(ENTRY.iter_unpack(queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE)))
-        for at in range(min(len(found), queue.loaded_end - queue_offset)):
-            found[at] = self._check.corrected(queue, queue_offset + at, found[at]) or found[at]
-        return found
 
     def _not_found(self, status: GetStatus, asked: int, corrected: int, lowest: int, highest: int) -> GetResult:
         return GetResult(status, asked if self.keeps_offset else corrected, lowest, highest)
@@ -101,7 +89,6 @@ class Puller:
         max_nums: int,
         matches: TagsMatch | None,
         property_filter: PropertyFilter | None,
-        queue: ConsumeQueue,
     ) -> None:
         """Gather records; neighbours in one file become one buffer.
 
@@ -114,11 +101,9 @@ class Puller:
         far_size, far_count = limits.disk_size, min(max_nums, limits.disk_count)
         count = size = examined = physical = 0
         run_start = run_end = file_start = file_end = 0  # the buffer being gathered, and its file's readable part
-        resume_at = _NO_HOLE  # after a hole in the log: entries below are skipped
+        resume_at = -1  # after a hole in the log: entries below are skipped
         removed = False
         view = memoryview(b"")
-        first, head_of = result.next_begin_offset, HEAD.unpack_from
-        loaded = queue.loaded_end - first  # so many of the entries were not written by this process
         for physical, record_size, tags_code in ENTRY.iter_unpack(entries):
             if physical < resume_at:
                 examined += 1
@@ -132,16 +117,6 @@ class Puller:
             examined += 1
             if matches is not None and not matches(tags_code):
                 continue
-            if examined <= loaded and not (
-                file_start <= physical
-                and HEAD.size <= record_size <= file_end - physical
-                and head_of(view, physical - file_start)
-                == (record_size, MESSAGE_MAGIC, queue.queue_id, first + examined - 1)
-            ):  # of another file, or damaged
-                found = self._check.corrected(queue, first + examined - 1, (physical, record_size, tags_code))
-                if found is None or (matches is not None and not matches(found[2])):
-                    continue
-                physical, record_size, _ = found  # noqa: PLW2901
             if physical != run_end or physical + record_size > file_end:
                 if run_end > run_start:
                     result.buffers.append(view[run_start - file_start : run_end - file_start])
@@ -155,7 +130,7 @@ class Puller:
                         continue
                     file_start, file_end, view = file.first_offset, file.end_offset, file.view
                 run_start = physical
-            resume_at = _NO_HOLE
+            resume_at = -1
             if property_filter is not None and not self._passes(view, physical - file_start, property_filter):
                 if run_start < physical:
                     result.buffers.append(view[run_start - file_start : physical - file_start])

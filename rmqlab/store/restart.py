@@ -15,7 +15,6 @@ from rmqlab.store.dispatch import INDEX_LAG
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.log import recovery
 from rmqlab.store.log.commitlog import CommitLog
-from rmqlab.store.queue.entrycheck import drop_damaged_ends
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import EnteredOffsets, Queues
 
@@ -78,7 +77,6 @@ def restart(
         )  # fmt: skip
     if missing_entries is not None:
         missing_entries.mark(queues, walk.end)
-        drop_damaged_ends(log, queues)
         index_from = queues.max_physical
         return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
     return Restart(

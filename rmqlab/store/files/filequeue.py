@@ -37,7 +37,7 @@ class FileQueue:
         MappedFileQueue.checkSelf. StoreCorrupt for a file of another length.
         """
         sizes = self.disk.file_sizes(self.directory)
-        names = sorted(name for name in sizes if self._is_place(name))
+        names = sorted(name for name in sizes if self._is_used(name, sizes[name]))
         if names and not sizes[names[-1]]:
             logger.warning("%s is empty: it is deleted", self.directory / names[-1])
             with contextlib.suppress(OSError):  # the next file of this name replaces it
@@ -58,19 +58,18 @@ class FileQueue:
             file.wrote = file.size
             self.files.append(file)
 
-    def _is_place(self, name: str) -> bool:
-        """True for the name of a file of this length; others are ignored.
+    def _is_used(self, name: str, size: int) -> bool:
+        """Return False for a file to ignore: of the right length, and with another name than a place has.
 
         RocketMQ accepts all numbers. A queue file between two places would have entries that begin within others.
         """
         if not (name.isascii() and name.isdecimal()):
             return False
         is_place = len(name) == len(offset_name(0)) and not int(name) % self.file_size and int(name) <= _LAST_OFFSET
-        if not is_place:
-            logger.warning(
-                "%s is ignored: its name is not the offset of a file of %d bytes", self.directory / name, self.file_size
-            )
-        return is_place
+        if is_place or size != self.file_size:  # of another length: the setting has changed, and the start must fail
+            return True
+        logger.warning("%s is ignored: its name is no offset of a file of %d bytes", self.directory / name, size)
+        return False
 
     def _open(self, path: Path, *, create: bool) -> LogFile:
         size, disk, steps = self.file_size, self.disk, (self.first_step, self.last_step)

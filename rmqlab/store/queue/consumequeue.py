@@ -43,7 +43,6 @@ class ConsumeQueue:
     held: HeldEntries | None = attrs.field(default=None, init=False)
     """Entries that could not be written while the dispatcher continued. They precede all later entries."""
     next_offset: int = attrs.field(default=0, init=False)  # queue offset that the next put gets (section 2.6)
-    loaded_end: int = attrs.field(default=0, init=False)  # queue offset after the entries that the start found
     max_physical: int = attrs.field(default=-1, init=False)  # end of the last record entered
     min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
     flushed: int = attrs.field(default=0, init=False)  # bytes of the queue known durable
@@ -274,12 +273,15 @@ class ConsumeQueue:
             at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_end, key=_offset_of(entries))
             entries.release()
             if at or file is files[0]:
-                self.cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
+                self._cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
                 break
         self._find_max_physical()
 
-    def cut(self, end: int) -> None:
-        """Truncate at `end`, in bytes, with zeros: dropped entries would look valid."""
+    def _cut(self, end: int) -> None:
+        """Truncate at `end`.
+
+        Unlike commit log bytes, dropped entries are zeroed: otherwise they would look valid.
+        """
         self._first_physical = -1
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
@@ -287,7 +289,6 @@ class ConsumeQueue:
         stale = wrote[last.first_offset] - last.wrote
         if stale:
             last.map[last.wrote : last.wrote + stale] = bytes(stale)
-        self._find_max_physical()
 
     def _find_max_physical(self) -> None:
         """Set `max_physical` from the last entry that is not blank.

@@ -142,7 +142,7 @@ class Queues:
     def recover_counters(self) -> None:
         """Set each queue's next offset to that after its last entry (section 2.6)."""
         for queue in self:
-            queue.next_offset = queue.loaded_end = queue.end_offset
+            queue.next_offset = queue.end_offset
 
     def write_held(self) -> int | None:
         """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.
