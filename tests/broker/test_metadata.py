@@ -246,7 +246,7 @@ async def test_other_tasks_run_while_large_tables_are_copied(
     following: Slave, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     """A master's 500,000 topics kept a slave busy for 4 s, at once."""
-    for name in ("metadata._MERGED_AT_ONCE", "tablefile.SAVED_AT_ONCE", "tablefile._ENCODED_AT_ONCE"):
+    for name in ("metadata._MERGED_AT_ONCE", "tables.tablefile.SAVED_AT_ONCE", "tables.tablefile._ENCODED_AT_ONCE"):
         monkeypatch.setattr(f"rmqlab.broker.{name}", 10)
     monkeypatch.setattr("rmqlab.broker.metadata._DECODED_AT_ONCE", 1000)
     decoders = set[int]()

@@ -58,7 +58,7 @@ def test_a_file_that_is_named_otherwise_is_ignored(open_store: Open, tmp_path: P
 def test_a_file_of_another_length_ends_the_start_wherever_it_would_begin(
     open_store: Open, tmp_path: Path, kind: str
 ) -> None:
-    """store-ha#6: the files of a log whose size was another are not ignored one by one."""
+    """store-ha#6: files of another size of the log are not ignored one by one."""
     store = open_store()
     fill(store)
     store.close()

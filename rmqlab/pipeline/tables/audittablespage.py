@@ -1,4 +1,4 @@
-"""The page docs/audit-tables.md: `python -m rmqlab.pipeline.tables.audittablespage`."""
+"""Writes docs/audit-tables.md: `make pages` calls it."""
 
 from rmqlab.pipeline.tables.audittables import TABLES
 

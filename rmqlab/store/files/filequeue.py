@@ -59,9 +59,9 @@ class FileQueue:
             self.files.append(file)
 
     def _is_used(self, name: str, size: int) -> bool:
-        """Return False for a file to ignore: of the right length, and with another name than a place has.
+        """Return False for a file to ignore, and log it.
 
-        RocketMQ accepts all numbers. A queue file between two places would have entries that begin within others.
+        It has the right length, and another name than a place has. RocketMQ accepts all numbers. A queue file between two places would have entries that begin within others.
         """
         if not (name.isascii() and name.isdecimal()):
             return False
