@@ -61,7 +61,8 @@ class FileQueue:
     def _is_used(self, name: str, size: int) -> bool:
         """Return False for a file to ignore, and log it.
 
-        It has the right length, and another name than a place has. RocketMQ accepts all numbers. A queue file between two places would have entries that begin within others.
+        It has the right length, and another name than a place has. RocketMQ accepts all numbers. A queue file between
+        two places would have entries that begin within others.
         """
         if not (name.isascii() and name.isdecimal()):
             return False
