@@ -10,9 +10,9 @@ from tests.interop.java import Java
 from tests.interop.ledgergroup import FILES, LedgerGroup, ledger_group
 from tests.interop.server import BROKER_NAME
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(900)]
 
-MIXTURES = [("ours", "ours", "real"), pytest.param(("real", "real", "ours"), marks=pytest.mark.long)]
+MIXTURES = [("ours", "ours", "real"), ("real", "real", "ours")]
 ALL = ("n0", "n1", "n2")
 MOST_TURNS = 12
 """Chance elects; two elections in each turn, so each kind leads well before."""
@@ -54,7 +54,6 @@ def test_each_member_leads_in_turn_and_all_have_the_same_entries(
         assert len(group.entries("n0")) > 2**20
 
 
-@pytest.mark.long
 def test_a_wiped_member_of_either_kind_gets_the_whole_log(java: Java, tmp_path: Path) -> None:
     """dledger#33, #46: a follower without files, at whichever leader."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
@@ -74,7 +73,6 @@ def test_a_wiped_member_of_either_kind_gets_the_whole_log(java: Java, tmp_path: 
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
 
 
-@pytest.mark.long
 def test_files_are_read_by_the_other_kind(java: Java, tmp_path: Path) -> None:
     """dledger#1 to #6, #48 to #50: all members stop, and start on each other's stores."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
@@ -97,7 +95,6 @@ def test_files_are_read_by_the_other_kind(java: Java, tmp_path: Path) -> None:
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
 
 
-@pytest.mark.long
 def test_leadership_moves_between_both_kinds_and_batches_reach_them(java: Java, tmp_path: Path) -> None:
     """dledger#12, #21, #22, #38: request 51005 to either kind, then a catch-up."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours"), enableBatchPush="true") as group:
@@ -122,7 +119,6 @@ def test_leadership_moves_between_both_kinds_and_batches_reach_them(java: Java, 
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("former", ["ours", "real"])
 def test_a_group_continues_a_plain_log(former: str, java: Java, tmp_path: Path) -> None:
     """dledger#56: each member starts on a copy of one plain broker's store."""
@@ -150,7 +146,6 @@ def test_a_group_continues_a_plain_log(former: str, java: Java, tmp_path: Path) 
         assert len(group.entries("n0")) > 2**20
 
 
-@pytest.mark.long
 def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_path: Path) -> None:
     """dledger#31, #41: what a quorum had stays."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
@@ -178,7 +173,6 @@ def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("member_kinds", [("ours", "real", "real"), ("ours", "real", "ours")], ids="-".join)
 def test_an_isolated_leader_is_replaced_and_follows(member_kinds: tuple[str, ...], java: Java, tmp_path: Path) -> None:
     """dledger#31, #41: what a quorum had stays; the others elect a leader."""

@@ -197,8 +197,8 @@ def deliver_again_without_a_cause(run: MadeUpRun) -> None:
     ("plants", "expected"),
     [
         ((expire, expire_held, deliver_again_without_a_cause), {"expired": 4, "duplicates.unexplained": 1}),
-        ((overwrite, run_ahead), {"lost": 1, "ahead broker-a-s": 116}),
-        ((store_in_doubt,), {"stored.refused": 1}),
+        pytest.param((overwrite, run_ahead), {"lost": 1, "ahead broker-a-s": 116}, marks=pytest.mark.long),
+        pytest.param((store_in_doubt,), {"stored.refused": 1}, marks=pytest.mark.long),
     ],
 )
 def test_both_find_what_does_not_go_with_the_rest(
