@@ -72,16 +72,19 @@ def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:
     if not due_times:
         return
     due: dict[tuple[str, str], int] = {}
+    delayed: dict[tuple[str, str], int] = {}  # the place of its first record: an application may delay what it received
     for copy in store.copies:
         if copy.queue.topic == SCHEDULE_TOPIC and copy.content_crc is not None and copy.tags_code is None:
             at = due_times.get((copy.log_offset, copy.queue.queue_id, copy.offset))
             if at is not None:
                 key = (copy.message_id, copy.real_topic)
                 due[key] = min(at, due.get(key, at))
+                delayed[key] = min(copy.log_offset, delayed.get(key, copy.log_offset))
     first: dict[tuple[str, str], Copy] = {}
     for copy in store.copies:
         key = (copy.message_id, copy.queue.topic)
-        if key in due and (key not in first or copy.stored_at < first[key].stored_at):
+        is_delivery = key in due and copy.log_offset > delayed[key]
+        if is_delivery and (key not in first or copy.stored_at < first[key].stored_at):
             first[key] = copy
     for key, copy in first.items():
         if copy.stored_at < min(due[key], removed_at):

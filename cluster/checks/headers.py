@@ -70,7 +70,7 @@ def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
                 times = delivered.get((send.ids[0], copy.queue, copy.offset))
                 faults = [
                     *_faults_of_send(copy, copy.header, send, hosts.get(copy.queue.broker, ())),
-                    *_faults_of_commit(copy, copy.header, stores),
+                    *_faults_of_commit(copy, copy.header, send, stores),
                     *_faults_of_delivery(copy.header, times, is_whole=is_whole),
                 ]
                 if faults:
@@ -103,7 +103,7 @@ def _handed_back(history: History) -> Mapping[tuple[str, Queue, int], int]:
 
 def _faults_of_send(copy: Copy, header: Header, send: Send, hosts: Collection[str]) -> Iterator[str]:
     is_half = copy.queue.topic in UNCOMMITTED_TOPICS
-    if copy.content_crc is not None or is_half:
+    if _is_kept(copy, send) or is_half:
         if header.reconsume_times:
             yield f"reconsume times {header.reconsume_times}"
         if send.sys_flag is not None:
@@ -115,8 +115,20 @@ def _faults_of_send(copy: Copy, header: Header, send: Send, hosts: Collection[st
         yield f"store host {header.store_host}"
 
 
-def _faults_of_commit(copy: Copy, header: Header, stores: Stores) -> Iterator[str]:
-    is_committed = copy.content_crc is not None and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
+def _is_kept(copy: Copy, send: Send) -> bool:
+    """Return True for a record of what was sent."""
+    return copy.content_crc is not None and not _is_elsewhere(copy, send)
+
+
+def _is_elsewhere(copy: Copy, send: Send) -> bool:
+    """Return True if a client has sent the message to another topic, too."""
+    return copy.content_crc is not None and (copy.real_topic or copy.queue.topic) != send.topic
+
+
+def _faults_of_commit(copy: Copy, header: Header, send: Send, stores: Stores) -> Iterator[str]:
+    if _is_elsewhere(copy, send):
+        return
+    is_committed = _is_kept(copy, send) and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
     if copy.prepared_at if not is_committed else not _is_half_at(copy, stores):
         yield f"prepared transaction offset {copy.prepared_at}"
 

@@ -278,6 +278,11 @@ def _stopped(entries: list[JournalEntry]) -> dict[str, int]:
     return {entry.node: entry.at_millis for entry in entries[_stopping(entries) :] if entry.kind == "node_stopped"}
 
 
+def _int32(value: object) -> int | None:
+    """Return a field of 32 bits, or None, as the audit reads it."""
+    return value if type(value) is int and -(2**31) <= value < 2**31 else None
+
+
 def _send(entry: JournalEntry) -> Send:
     fields = entry.fields
     topic = str(fields.get("topic") or "")
@@ -293,7 +298,7 @@ def _send(entry: JournalEntry) -> Send:
         began_at=int(fields.get("began_at") or entry.at_millis),
         ended_at=entry.at_millis,
         crc=fields.get("crc"),
-        sys_flag=fields.get("sys_flag"),
+        sys_flag=_int32(fields.get("sys_flag")),
         entry=entry,
     )
 

@@ -20,7 +20,8 @@ TABLE: Final = "early_deliveries"
 
 EARLY: Final = f"""
 with due as (
-    select /*+ shuffle_hash(e) */ c.node, c.message_id, c.real_topic topic, min(e.tagsCode) due_at
+    select /*+ shuffle_hash(e) */ c.node, c.message_id, c.real_topic topic, min(e.tagsCode) due_at,
+        min(c.log_offset) log_offset
     from copies c join queue_entries e on c.node = e.node and c.log_offset = e.commitLogOffset
         and c.topic = e.topic and c.queue = e.queueId and c.offset = e.queueOffset
     where c.topic = '{SCHEDULE_TOPIC}' and c.content_crc is not null and c.tags_code is null
@@ -28,6 +29,7 @@ with due as (
 ), firsts as (
     select /*+ shuffle_hash(d) */ c.node, c.message_id, min(struct(c.stored_at, c.log_offset)) first, min(d.due_at) due_at
     from copies c join due d on c.node = d.node and c.message_id = d.message_id and c.topic = d.topic
+        and c.log_offset > d.log_offset
     group by c.node, c.message_id, c.topic
 ), early as (
     select * from firsts where first.stored_at < due_at and first.stored_at < {{removed_at}}

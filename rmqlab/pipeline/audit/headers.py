@@ -67,7 +67,7 @@ _ALTERED: Final = f"""
 with batches as (
     select node, ended_at, seq from sends group by all having count(*) > 1
 ), single as (
-    select message_id, max(sys_flag) sent, max(seq) seq
+    select message_id, max(sys_flag) sent, max(seq) seq, max(topic) sent_topic
     from sends where message_id is not null group by message_id having count(*) = 1
 ), least as (
     select message_id, topic, broker, queue, offset, min(reconsume_times) times
@@ -83,7 +83,9 @@ with batches as (
         on c.node = x.node and c.prepared_at >= x.log_offset and c.prepared_at < x.until
     where c.content_crc is not null and c.{_IS_COMMITTED}
 ), compared as (
-    select c.*, s.sent, l.times, {_IS_HALF.replace("topic", "c.topic")} is_half, c.content_crc is not null is_kept,
+    select c.*, s.sent, l.times, {_IS_HALF.replace("topic", "c.topic")} is_half,
+        c.content_crc is not null and coalesce(nullif(c.real_topic, ''), c.topic) = s.sent_topic is_kept,
+        c.content_crc is not null and coalesce(nullif(c.real_topic, ''), c.topic) != s.sent_topic is_elsewhere,
         coalesce(h.node, x.node) is not null is_prepared
     from copies c join single s on c.message_id = s.message_id
         left anti join batches b on s.seq = b.seq
@@ -98,7 +100,7 @@ with batches as (
         if((is_kept or is_half) and sent is not null and sys_flag & {SENT_BITS | TRANSACTION_MASK} !=
             {_EXPECTED_BITS.format(sent="sent", is_half="is_half")}, concat('sysFlag ', sys_flag), null),
         if({{is_of_other_broker}}, concat('store host ', store_host), null),
-        if(if(is_kept and {_IS_COMMITTED}, not is_prepared, prepared_at != 0),
+        if(not is_elsewhere and if(is_kept and {_IS_COMMITTED}, not is_prepared, prepared_at != 0),
             concat('prepared transaction offset ', prepared_at), null),
         if(times is not null and (reconsume_times > times or reconsume_times < times and {{has_all_deliveries}}),
             concat('reconsume times ', reconsume_times, ', and was delivered with ', times), null))) faults

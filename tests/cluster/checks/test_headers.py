@@ -1,6 +1,6 @@
 """Records whose headers contradict sends, deliveries or half messages."""
 
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -206,6 +206,16 @@ def test_a_delayed_record_is_compared_as_its_topic_is() -> None:
     assert "reconsume times 1" in faults(run)
     with_header(run, 0, kept=False, reconsume_times=1, real_topic=RETRY)
     assert judged(run).value == 0
+
+
+def test_what_a_client_sent_on_to_another_topic_is_not_compared() -> None:
+    run = sent_run(COMPRESSED, real_topic="another", reconsume_times=2)
+    assert judged(run).value == 0
+
+
+@pytest.mark.parametrize("sent", [1.0, float("nan"), True, 2**40 + 1, "1"])
+def test_a_flag_that_is_no_number_of_32_bits_is_unknown(sent: object) -> None:
+    assert judged(sent_run(cast("int", sent))).value == 0
 
 
 def test_nothing_sent_is_unknown() -> None:

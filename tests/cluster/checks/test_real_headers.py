@@ -45,7 +45,8 @@ def history_of(store: NodeStore) -> History:
         assert copy.header is not None
         sys_flag = copy.header.sys_flag & SENT_BITS
         sys_flag |= TRANSACTION_PREPARED if copy.queue.topic == HALF_TOPIC else 0
-        fields = {"message_id": copy.message_id, "topic": "any", "outcome": "SEND_OK", "sys_flag": sys_flag}
+        topic = copy.real_topic or copy.queue.topic
+        fields = {"message_id": copy.message_id, "topic": topic, "outcome": "SEND_OK", "sys_flag": sys_flag}
         entries.append(JournalEntry(copy.stored_at, "produce-1", "sent", fields))
     for copy in store.copies:
         if copy.header is not None and copy.queue.topic.startswith(RETRY_PREFIX):
