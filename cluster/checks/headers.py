@@ -128,7 +128,7 @@ def _is_elsewhere(copy: Copy, send: Send) -> bool:
 def _faults_of_commit(copy: Copy, header: Header, send: Send, stores: Stores) -> Iterator[str]:
     if _is_elsewhere(copy, send):
         return
-    is_committed = _is_kept(copy, send) and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
+    is_committed = copy.content_crc is not None and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
     if copy.prepared_at if not is_committed else not _is_half_at(copy, stores):
         yield f"prepared transaction offset {copy.prepared_at}"
 

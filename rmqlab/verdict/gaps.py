@@ -209,7 +209,7 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 def _is_altered(survey: JournalSurvey | None) -> bool:
     """Return True if a start of a process has other bytes than were written.
 
-    All of its entries are there.
+    No entry of that start is missing.
     """
     return survey is not None and survey.is_altered
 

@@ -35,8 +35,8 @@ def broker_hosts(
 ) -> dict[str, set[str]]:
     """Return the addresses of each broker name's members.
 
-    `named` are the fields of events of HOST_KINDS. Empty if an event of the supervisor may be missing, or if addresses may have changed while brokers ran. Without the
-    names of `renamed`, whose members had others.
+    `named` are the fields of events of HOST_KINDS. The names of `renamed`, whose members had others, are left out. Empty
+    if an event of the supervisor may be missing, or if addresses may have changed while brokers ran.
     """
     found: dict[str, set[str]] = {}
     if _ADDRESS_KEYS & conditions.changed_settings or any(Source.SUPERVISOR in gap.sources for gap in conditions.gaps):

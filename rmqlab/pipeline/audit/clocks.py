@@ -1,8 +1,8 @@
 """Nodes whose clocks contradict those of others.
 
-Tables: clock_bounds, misdated_records; metrics: clock_disagreement NODE, store_time_disagreement. A row of clock_bounds is the largest difference by which events show
-one node's clock behind another's. Spark joins the places of each message with its sends and deliveries, once each; this
-process receives only one row per pair of nodes.
+Tables: clock_bounds, misdated_records; metrics: clock_disagreement NODE, store_time_disagreement. A row of clock_bounds
+is the largest difference by which events show one node's clock behind another's, misdated records included. Spark joins
+the places of each message with its sends and deliveries, once each; this process receives one row per pair of nodes.
 """
 
 import collections

@@ -243,14 +243,15 @@ HEADER_DISAGREEMENT: Final = Metric(
     name="header_disagreement",
     unit=MESSAGES,
     text="in a store with a header that its broker did not write",
-    definition="Messages with one send, of which a store has a readable copy with one of these contradictions: another"
-    " sysFlag than its producer sent, where the bits of transactions follow from its topic; a store host that is no"
-    " address of its broker name; reconsume times other than 0 without a retry, or other ones than a delivery from its"
-    " retry topic had; a prepared transaction offset at which its log has no half message of it, or one without a"
-    " transaction.",
+    definition="Messages with one send, of which a store has a readable copy with a wrong field. The sysFlag is that of"
+    " the send; its bits of transactions follow from the topic. The store host is an address of the broker name. The"
+    " reconsume times are 0 without a retry, and those of the first delivery from a retry topic. The prepared"
+    " transaction offset is that of the half message of a committed message, and 0 for others.",
     blind_to="records stored after a broker removed some, which an operator may have sent again; batches; the sysFlag"
-    " of sends before it was recorded, and of messages that a consumer sent back; reconsume times of messages that"
-    " were not delivered from their retry topic; half messages before the first file of the log",
+    " of sends before it was recorded, and of messages that a consumer sent back; copies that a client sent to another"
+    " topic; store hosts that are IPv6 addresses, of brokers that were renamed, and all of them if a broker got another"
+    " address; reconsume times of messages that were not delivered from their retry topic; half messages before the"
+    " first file of the log, and in damaged parts",
     unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,
@@ -277,8 +278,8 @@ STORE_TIME_DISAGREEMENT: Final = Metric(
     text="with another store time than the records around it, where times contradict",
     definition="Counted if a store time contradicts a journal by more than 1 s, as for `clock_disagreement`: messages of"
     " which a log has a record more than 1 s before the one ahead of it, or after the one behind it, while the two ahead"
-    " of it and the two behind it are in order. A clock that is wrong is so for the records around it, too. So these records are altered, and"
-    " `clock_disagreement` leaves them out.",
+    " of it and the two behind it are in order. A wrong clock would affect its neighbours, too, so the record itself was"
+    " altered, and `clock_disagreement` leaves it out.",
     blind_to="other store times that contradict no journal, the first and the last record of a log, and records with"
     " another altered one among the two ahead or behind",
     unknown_when="no store was given, or a fault set clocks; with a store missing it is at least the value",
