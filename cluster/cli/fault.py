@@ -6,7 +6,6 @@ import click
 
 from rmqlab.cluster.cli.fault_options import family_command, invalid_options
 from rmqlab.cluster.cli.group import CommandGroup
-from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.output.tables import render_faults
@@ -14,6 +13,7 @@ from rmqlab.cluster.cli.terms import command, directory_of, fail, json_option, m
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.files.directory import NoClusterError
 from rmqlab.faults import FAULTS, describe_fault
+from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
 from rmqlab.runtime.text.printable import printable
 
 

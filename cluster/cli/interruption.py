@@ -7,22 +7,6 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt in this block.
-
-    In another thread than the main one, where no handler can be set, it does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
 def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
     """End this block at Ctrl-C without an error: Ctrl-C is its regular end."""
     try:

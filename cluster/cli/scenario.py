@@ -11,7 +11,6 @@ import click
 import trio
 from rich.text import Text
 
-from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.cli.output.screen import console
@@ -38,6 +37,7 @@ from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.files.directory import SetupError
 from rmqlab.cluster.supervisor.plan.topology import MODES, PROFILES
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
+from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
 from rmqlab.runtime.text.counted import counted
 from rmqlab.simulation.child import ChildEndedError
 from rmqlab.verdict.runs import home

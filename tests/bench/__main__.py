@@ -6,6 +6,7 @@ ratios are what to look at. Needs a JDK and Maven, unless only density, growth a
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ def main() -> None:
     kept = _kept(arguments.against)
     if not OURS.issuperset(wanted) and (missing := maven.missing_tools()):
         sys.exit(f"not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # or what it has started would run on
     with tempfile.TemporaryDirectory(prefix="rmqlab-bench-") as directory:
         subjects = [subject for subject in SUBJECTS if subject in wanted]
         place = Path(directory)

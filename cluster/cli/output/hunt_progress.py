@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.output.screen import console, live_console
 from rmqlab.cluster.hunt import hunt as hunting
+from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
 
 
 @contextmanager
