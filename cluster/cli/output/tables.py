@@ -122,6 +122,7 @@ def render_up(document: Document) -> RenderableType:
         *([Text(document["moved"], "yellow")] if document.get("moved") else []),
         *_settings_note(document),
         render_nodes(document),
+        *_masters_notes(document),
         "",
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
         *_control_note(document),
