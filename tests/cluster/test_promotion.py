@@ -71,10 +71,9 @@ async def test_a_second_master_is_reported_when_it_starts(place: pathlib.Path, a
         await cluster.start("broker-a")
         document = await report.document(cluster.supervisor, ["broker-a"], None)
         assert document[0]["other_masters"] == [{"name": "broker-a-s", "state": "ready"}]
-        assert [*report.lines(document)][1:] == [
-            "broker-a has 2 masters: broker-a, broker-a-s. Each accepts writes; a route has the one that registered"
-            " last. `demote` makes one a slave"
-        ]
+        _, line = report.lines(document)
+        assert line.startswith("broker-a has 2 masters: broker-a, broker-a-s. Each accepts writes; a route has")
+        assert line.endswith("`demote` makes one a slave")
 
 
 def test_members_of_a_dledger_group_are_no_second_masters() -> None:
