@@ -149,6 +149,22 @@ def test_a_narrow_terminal_gets_evidence_with_whole_words(
     ]
 
 
+def test_lines_are_broken_between_words_in_terminals_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = commands.Text("65 metrics are zero, unknown or of single queues: --all shows them")
+    monkeypatch.setattr(commands.console, "_width", 60)
+    monkeypatch.setattr(commands.console, "_height", 24)
+    commands._print_line(line)
+    monkeypatch.setattr(commands.console, "_force_terminal", True)
+    commands._print_line(line)
+    assert [row.rstrip() for row in capsys.readouterr().out.splitlines()] == [
+        line.plain,
+        "65 metrics are zero, unknown or of single queues: --all",
+        "shows them",
+    ]
+
+
 def test_a_closed_pipe_is_no_exit_status_of_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, _text: str) -> int:
