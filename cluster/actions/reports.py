@@ -46,7 +46,7 @@ async def _nodes(supervisor: "Supervisor") -> list[dict[str, Any]]:
 
 
 async def _nodes_with_masters(supervisor: "Supervisor", names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the status entries of these nodes, each with the other masters of its group."""
+    """Return status entries, each with the other masters of its group."""
     nodes = await _nodes(supervisor)
     masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
     return [

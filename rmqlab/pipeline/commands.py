@@ -276,7 +276,10 @@ def _show(document: dict[str, object], *, every: bool) -> None:
 
 
 def _print_line(line: Text) -> None:
-    """Print a line, which a narrow terminal shows broken between words, and pipes whole."""
+    """Print a line; a narrow terminal shows it broken between words.
+
+    Pipes get it whole.
+    """
     console.print(line, soft_wrap=not console.is_terminal)
 
 

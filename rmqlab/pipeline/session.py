@@ -148,7 +148,10 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, if it has none. NoSparkError says why the JVM ended."""
+    """Start the JVM of this process, if it has none.
+
+    NoSparkError says why it ended.
+    """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415

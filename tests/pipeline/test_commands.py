@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 import pytest
 from click.testing import CliRunner
+from rich.text import Text
 
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit.audit import _configure_spark
@@ -152,7 +153,7 @@ def test_a_narrow_terminal_gets_evidence_with_whole_words(
 def test_lines_are_broken_between_words_in_terminals_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = commands.Text("65 metrics are zero, unknown or of single queues: --all shows them")
+    line = Text("65 metrics are zero, unknown or of single queues: --all shows them")
     monkeypatch.setattr(commands.console, "_width", 60)
     monkeypatch.setattr(commands.console, "_height", 24)
     commands._print_line(line)

@@ -65,7 +65,7 @@ def test_no_name_begins_left_of_the_drawing(letters: int) -> None:
 
 
 def test_a_small_screen_shows_that_charts_scroll() -> None:
-    """The drawing must not cover the shadow at the edge of what scrolls, so it has no background there."""
+    """A background of the drawing would cover the shadow at the edge."""
     wide, _, narrow = STYLE.partition("@media (max-width: 640px) {")
     assert "var(--edge), transparent) right / 16px 100% no-repeat scroll" in wide
     assert re.search(r"svg\.plot \{ min-width: \d+px; background: none;", narrow)
