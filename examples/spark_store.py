@@ -5,6 +5,7 @@ python examples/spark_store.py ~/store                # or a directory with one 
 """
 
 import argparse
+from pathlib import Path
 
 from pyspark.sql import functions as sf
 
@@ -13,6 +14,8 @@ from rmqlab.pipeline.session import open_session
 arguments = argparse.ArgumentParser()
 arguments.add_argument("store", help="a store's directory, or one with a directory for each node")
 given = arguments.parse_args()
+if not Path(given.store).is_dir():
+    arguments.error(f"{given.store} is not a directory")
 
 with open_session("local[*]") as spark:
     records = spark.read.format("rocketmq-store").load(given.store)

@@ -24,6 +24,7 @@ from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
 from rmqlab.cluster.control.__main__ import endpoint_table
 from rmqlab.cluster.scenario.actions import VERBS
+from rmqlab.cluster.scenario.comparison import FIGURES
 from rmqlab.cluster.scenario.model import Expectation, Scenario, Step
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.plan.process_state import ProcessState
@@ -321,6 +322,10 @@ def test_the_members_that_actions_add_are_listed() -> None:
     lost = POWER_LOSS_REPORT.members({"broker-a": Lost()}, "broker-a")
     wiped = WIPE_REPORT.members({"broker-a": 7}, "broker-a")
     assert members_of("Commands") >= {*lost, *lost["lost"], *wiped}
+
+
+def test_the_figures_of_a_comparison_are_listed() -> None:
+    assert members_of("Figures") - {"compare", "null"} == {figure.name for figure in FIGURES}
 
 
 def documented_members() -> dict[str, list[str]]:

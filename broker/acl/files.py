@@ -30,7 +30,7 @@ from rmqlab.runtime.regularfile import read_regular_text
 Document = dict[str, Any]
 
 MOST_BYTES: Final = 2**20
-"""Size of a file. A broker parses a changed one while it serves; that of 1000 accounts has some 200 KB."""
+"""Size of a file. A broker parses a changed one while it serves; that of 1000 accounts has some 200 kB."""
 MOST_NODES: Final = 500_000
 """Values in a file, with those that aliases repeat."""
 

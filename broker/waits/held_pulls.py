@@ -4,7 +4,7 @@ Class PullRequestHoldService. A pull is held under its topic and queue. On a mas
 wakes it. On every role, a sweep each 5 s checks all held pulls: only the sweep wakes pulls on a slave, and only the
 sweep ends pulls whose deadline has passed.
 
-Each woken pull makes a reply of up to 256 KB. So pulls are woken in portions, and those of a peer that does not read
+Each woken pull makes a reply of up to 256 KiB. So pulls are woken in portions, and those of a peer that does not read
 its replies stay here until it does (issue 12.6).
 """
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 
-from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
+from rmqlab.cluster.supervisor.plan.process_state import NodeState
+from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, several_masters
 from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.runtime.text.counted import counted
 
@@ -42,6 +43,24 @@ async def _nodes(supervisor: "Supervisor") -> list[dict[str, Any]]:
 
     nodes: list[dict[str, Any]] = (await live_status(supervisor))["nodes"]
     return nodes
+
+
+async def _nodes_with_masters(supervisor: "Supervisor", names: Collection[str]) -> list[dict[str, Any]]:
+    """Return status entries, each with the other masters of its group."""
+    nodes = await _nodes(supervisor)
+    masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
+    return [
+        {
+            **node,
+            "other_masters": [
+                {"name": other["name"], "state": other["state"]}
+                for other in masters
+                if other["group"] == node["group"] and other["name"] != node["name"]
+            ],
+        }
+        for node in nodes
+        if node["name"] in names
+    ]
 
 
 def _no_members(_result: object, _name: str) -> Document:
@@ -81,20 +100,7 @@ class RoleReport:
     async def document(
         self, supervisor: "Supervisor", _names: Collection[str], result: Collection[str]
     ) -> list[dict[str, Any]]:
-        nodes = await _nodes(supervisor)
-        masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
-        return [
-            {
-                **node,
-                "other_masters": [
-                    {"name": other["name"], "state": other["state"]}
-                    for other in masters
-                    if other["group"] == node["group"] and other["name"] != node["name"]
-                ],
-            }
-            for node in nodes
-            if node["name"] in result
-        ]
+        return await _nodes_with_masters(supervisor, result)
 
     def lines(self, document: list[Document]) -> Iterator[str]:
         for node in document:
@@ -102,6 +108,29 @@ class RoleReport:
             yield f"{node['name']} is {node['state']} as {node['role']}, broker id {node['broker_id']}{process}"
             for other in node["other_masters"] if node["broker_id"] == MASTER_ID else ():
                 yield f"{other['name']} ({other['state']}) is still a master of {node['group']}: `demote` makes it a slave"
+
+
+class StartReport:
+    """The status entries of the started nodes.
+
+    Each names the other masters of its group. A group of which several masters run now has a line.
+    """
+
+    returns: ClassVar[str] = "Nodes"
+
+    async def document(self, supervisor: "Supervisor", names: Collection[str], _result: None) -> list[dict[str, Any]]:
+        return await _nodes_with_masters(supervisor, names)
+
+    def lines(self, document: list[Document]) -> Iterator[str]:
+        yield from map(_process, document)
+        masters: dict[str, set[str]] = {}
+        for node in document:
+            others = {other["name"] for other in node["other_masters"] if other["state"] == NodeState.READY}
+            is_master = node["broker_id"] == MASTER_ID and node["state"] == NodeState.READY
+            if is_master and others and node["ha_address"]:  # a DLedger group, without HA, elects one itself
+                masters.setdefault(node["group"], set()).update({node["name"]}, others)
+        for group, names in masters.items():
+            yield f"{several_masters(group, sorted(names))}. `demote` makes one a slave"
 
 
 class FaultReport:

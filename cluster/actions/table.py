@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
-from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport, RoleReport
+from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport, RoleReport, StartReport
 
 if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
     from rmqlab.cluster.faults.active_faults import ActiveFault
@@ -65,6 +65,7 @@ class NodeActions:
         leaves=Liveness.RUNNING,
         takes_settings=True,
         key="s",
+        report=StartReport(),
     )
     stop: NodeAction[None] = NodeAction(
         run=_on_names(lambda supervisor, *names: supervisor.stop(*names)),
@@ -92,6 +93,7 @@ class NodeActions:
         needs=(Liveness.PAUSED,),
         leaves=Liveness.RUNNING,
         key="p",
+        report=StartReport(),
     )
     restart: NodeAction[None] = NodeAction(
         run=_on_names(lambda supervisor, *names: supervisor.restart(*names)),
@@ -100,6 +102,7 @@ class NodeActions:
         needs=(Liveness.RUNNING, Liveness.ENDED),
         leaves=Liveness.RUNNING,
         takes_settings=True,
+        report=StartReport(),
     )
     promote: NodeAction[tuple[str, ...]] = NodeAction(
         run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.output.progress import working
-from rmqlab.cluster.cli.output.screen import console
+from rmqlab.cluster.cli.output.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
 from rmqlab.runtime.journals.journal import odd_journals
 from rmqlab.store.offline.irregularfiles import irregular_paths
@@ -92,5 +93,6 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
         console.print(render_findings(rows))
         hidden = len(judgement.by_metric) - len(rows)
         if hidden:
-            console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
+            text = f"{hidden} metrics are zero, unknown or of single queues: --all shows them"
+            console.print(HangingLine(Text(text, "dim")))
     console.print(render_decision(judgement.decision))

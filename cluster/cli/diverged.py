@@ -61,6 +61,8 @@ def diverged(
             listing = list_diverged(directory, broker, nodes)
         if export is not None:
             _export(listing, export)
+    except FileExistsError:
+        misused(f"--export {export}: exists already; expected the path of a new file")
     except OSError as exc:
         fail(f"{exc.filename or broker.name}: {exc.strerror}")
     resent = _resend(name, listing, even_if_stored=even_if_stored) if resends else []

@@ -43,6 +43,8 @@ def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, a
         planted = plant_violation(directory.path, chosen, target, seed=seed, at=at)
     except NothingToPlantError as exc:
         fail(f"{kind}: {exc}")
+    except FileExistsError:
+        misused(f"{target} exists already; --out DIRECTORY names another place for the copy")
     except OSError as exc:
         fail(f"{exc.filename}: {exc.strerror}")
     if as_json:

@@ -1,5 +1,6 @@
 """Finds scenario files by name, path or issue number."""
 
+import os
 import re
 from collections.abc import Iterator
 from importlib import resources
@@ -61,7 +62,10 @@ def find_scenario(word: str) -> Path:
 
     NoScenarioError if there is none.
     """
-    if word.endswith(SUFFIX) or "/" in word:
+    names = {
+        _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")
+    }
+    if word.endswith(SUFFIX) or "/" in word or (word not in names and os.path.lexists(word)):
         if not Path(word).is_file():
             what = (
                 f"{word} is a directory: expected a scenario file"
@@ -70,9 +74,6 @@ def find_scenario(word: str) -> Path:
             )
             raise NoScenarioError(what)
         return Path(word)
-    names = {
-        _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")
-    }
     if word not in names:
         raise NoScenarioError(f"no scenario {word!r}{near(word, names)}")
     return names[word]

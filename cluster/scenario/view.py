@@ -72,7 +72,7 @@ def _cost(run: Run) -> str:
     cost = run.resources
     parts = [f"{run.seconds:.1f} s of virtual time" if run.is_simulated else f"{run.seconds:.1f} s"]
     parts += [] if cost.start_seconds is None else [f"ready after {cost.start_seconds:.1f} s"]
-    parts += [] if cost.memory_bytes is None else [f"{cost.memory_bytes / 2**20:.0f} MB of memory"]
+    parts += [] if cost.memory_bytes is None else [f"{cost.memory_bytes / 1e6:.0f} MB of memory"]
     return ", ".join([*parts, f"{cost.cpu_seconds:.1f} s of processor time"])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from rmqlab.client.errors import AddressError
 from rmqlab.client.processqueue import FlowLimits
 from rmqlab.client.rebalance import Strategy, averagely
 from rmqlab.remoting.acl import Credentials
@@ -29,7 +30,7 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
     addresses = tuple(part.strip() for part in parts if part.strip())
     for address in addresses:
         if not is_address(address):
-            raise ValueError(f"namesrv_addr = {shown(address)}: expected host:port, several separated by ;")
+            raise AddressError(f"namesrv_addr = {shown(address)}: expected host:port, several separated by ;")
     return addresses
 
 

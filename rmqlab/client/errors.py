@@ -25,6 +25,10 @@ class NoNameServerError(ClientError):
     code = NO_NAME_SERVER
 
 
+class AddressError(ClientError, ValueError):
+    """The text for the addresses of nameservers is invalid."""
+
+
 class NoRouteError(ClientError):
     """The nameservers have no broker for this topic, or no broker of the needed kind.
 

@@ -268,14 +268,21 @@ def _show(document: dict[str, object], *, every: bool) -> None:
     _print_rows([_row(metric, one) for metric, one in rows.items()])
     if len(rows) < len(findings):
         hidden = len(findings) - len(rows)
-        console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
+        _print_line(Text(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", "dim"))
     verdict, why, warnings = str(document["verdict"]), document["why"], document["warnings"]
     assert isinstance(why, list)
     assert isinstance(warnings, list)
-    line = Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}"))
-    console.print(line, soft_wrap=True)
+    _print_line(Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}")))
     for warning in warnings:
-        console.print(Text.assemble(("warning", "yellow"), printable(f": {warning}")), soft_wrap=True)
+        _print_line(Text.assemble(("warning", "yellow"), printable(f": {warning}")))
+
+
+def _print_line(line: Text) -> None:
+    """Print a line; a narrow terminal shows it broken between words.
+
+    Pipes get it whole.
+    """
+    console.print(line, soft_wrap=not console.is_terminal)
 
 
 def _row(metric: str, one: Mapping[str, Any]) -> _Row:

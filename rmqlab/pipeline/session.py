@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
 from rmqlab.pipeline.spark.environment import cluster_environment, local_environment, set_environment
 from rmqlab.pipeline.spark.interrupts import ending_programs
+from rmqlab.pipeline.spark.jvmoutput import JvmOutput, reason_of
 from rmqlab.pipeline.spark.masters import LOCAL, check_master, is_local
 from rmqlab.pipeline.spark.shipping import COMPILED, let_streams_import, ship_packages
 from rmqlab.pipeline.spark.spark_home import Machine
@@ -131,11 +132,13 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    builder = SparkSession.builder.master(master).appName(app_name)
+    settings = {"spark.master": master, "spark.app.name": app_name, **settings}
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         with ending_programs():
+            _start_jvm(settings)
             spark = builder.getOrCreate()
             spark.conf.get("spark.sql.session.timeZone")  # Spark reads the settings of a session at its first use
     except (PySparkException, Py4JError) as exc:
@@ -144,10 +147,35 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     return spark
 
 
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of this process, if it has none.
+
+    NoSparkError says why it ended.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if SparkContext._gateway is not None:  # noqa: SLF001 - no other way
+        return
+    output = JvmOutput()
+    try:
+        gateway = launch_gateway(SparkConf().setAll([*settings.items()]), {"stderr": output.descriptor})
+    except PySparkException:
+        output.close()
+        why = reason_of(output.text()) or "Java ended without a message"
+        hint = "Correct the settings (--conf), or the heap (--memory, or Machine)"
+        raise NoSparkError(f"Spark did not start at master {settings['spark.master']}: {why}. {hint}") from None
+    except BaseException:
+        output.close()
+        raise
+    output.close()
+    output.pass_on()
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
+
+
 def _reason(exc: Exception) -> str:
-    """Return the cause of an error at the start, in one line."""
-    if getattr(exc, "getCondition", lambda: None)() == "JAVA_GATEWAY_EXITED":
-        return "Java ended, as its lines above say. Correct the heap (--memory, or Machine) and the settings (--conf)"
+    """Return the cause of an error of a JVM that runs, in one line."""
     while (cause := getattr(exc, "_cause", None)) is not None:  # of an error in the JVM
         exc = cause
     return first_and_last_cause(str(exc))

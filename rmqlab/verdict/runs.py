@@ -63,8 +63,9 @@ def find_run(name: str, below: Path) -> Path:
         return scenario.resolve()
     known = [*_clusters(below), *_scenarios(below)]
     there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ": nothing was run yet"
+    here = f", and {name} in this directory is no run" if os.path.lexists(path) else ""
     raise NoRunError(
-        f"no cluster and no scenario that was run is called {name}{near_miss(name, known)} (looked in {below}{there})"
+        f"no cluster and no scenario that was run is called {name}{near_miss(name, known)} (looked in {below}{there}){here}"
     )
 
 

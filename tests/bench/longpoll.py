@@ -37,7 +37,7 @@ def measure(systems: dict[str, Cluster], *, polls: int = POLLS) -> Table:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, polls + _RESERVE)), hard))
     found = {name: _measure(name, cluster, polls) for name, cluster in systems.items()}
     rows: list[list[Cell]] = []
-    labels = ("KB PSS for each parked poll", "ms until all are answered", "us of the master's CPU for each answer")
+    labels = ("kB PSS for each parked poll", "ms until all are answered", "us of the master's CPU for each answer")
     for label, real, ours in zip(labels, found["real"], found["ours"], strict=True):
         rows.append([label, real, ours, ratio(ours, real)])
     return Table(
@@ -65,7 +65,7 @@ def _measure(name: str, cluster: Cluster, polls: int) -> tuple[float, float, flo
             took = time.monotonic() - began
             used = cpu_seconds(master) - used
     each = (parked - before) / polls * 1000
-    print(f"  {name:5} {each:6.1f} KB a poll, {took * 1000:6.0f} ms until all {polls} were answered", flush=True)
+    print(f"  {name:5} {each:6.1f} kB a poll, {took * 1000:6.0f} ms until all {polls} were answered", flush=True)
     return each, took * 1000, used / polls * 1e6
 
 

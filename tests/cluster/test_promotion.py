@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind, UnknownTargetError
@@ -56,6 +57,29 @@ async def test_an_old_master_that_is_started_is_a_second_one(place: pathlib.Path
         assert (await cluster.status())["masters"] == {"broker-a": []}
         await cluster.start("broker-a:master")
         assert (await cluster.status())["masters"] == {"broker-a": ["broker-a", "broker-a-s"]}
+
+
+@pytest.mark.parametrize("action", ["start", "restart", "resume"])
+async def test_a_second_master_is_reported_when_it_starts(place: pathlib.Path, action: str) -> None:
+    report = ACTIONS[action].report
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        document = await report.document(cluster.supervisor, ["broker-a", "broker-a-s"], None)
+        assert len([*report.lines(document)]) == 2
+        await cluster.kill("broker-a")
+        await cluster.promote("broker-a-s")
+        assert len([*report.lines(await report.document(cluster.supervisor, ["broker-a-s"], None))]) == 1
+        await cluster.start("broker-a")
+        document = await report.document(cluster.supervisor, ["broker-a"], None)
+        assert document[0]["other_masters"] == [{"name": "broker-a-s", "state": "ready"}]
+        _, line = report.lines(document)
+        assert line.startswith("broker-a has 2 masters: broker-a, broker-a-s. Each accepts writes; a route has")
+        assert line.endswith("`demote` makes one a slave")
+
+
+def test_members_of_a_dledger_group_are_no_second_masters() -> None:
+    node = {"name": "a-n0", "group": "a", "kind": "broker", "state": "ready", "pid": 1, "broker_id": 0}
+    document = [{**node, "ha_address": None, "other_masters": [{"name": "a-n1", "state": "ready"}]}]
+    assert [*ACTIONS["start"].report.lines(document)] == ["a-n0 is ready (pid 1)"]
 
 
 async def test_a_role_change_applies_to_all_targets_or_to_no_target(place: pathlib.Path) -> None:

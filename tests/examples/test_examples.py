@@ -177,3 +177,11 @@ def test_a_consumer_that_is_interrupted_ends_without_noise(namesrv_addr: str) ->
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_an_invalid_address_ends_an_example_with_one_line() -> None:
+    command = [sys.executable, "examples/pull.py", "nonsense", "carts"]
+    environment = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    line = "namesrv_addr = 'nonsense': expected host:port, several separated by ;\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", line)

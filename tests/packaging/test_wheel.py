@@ -104,6 +104,22 @@ def test_servers_start_by_module_name(environment: Environment) -> None:
         assert "usage" in environment.run("python", "-m", f"rmqlab.{server}", "--help").lower()
 
 
+def test_modules_of_ours_run_beside_modules_of_the_library(environment: Environment, tmp_path: Path) -> None:
+    """`-m` puts the working directory first on the path; other modules keep it there."""
+    for name in ("queue", "select", "socket", "click", "trio"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a module of the user is imported instead')\n")
+    there = attrs.evolve(environment, directory=tmp_path)
+    for module in ("rmqlab", "rmqlab.cluster", "rmqlab.nameserver", "rmqlab.broker"):
+        assert "usage" in there.run("python", "-m", module, "--help").lower()
+        assert "usage" in there.run("python", f"-m{module}", "--help").lower()
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("import rmqlab\n")
+    (tmp_path / "shop" / "__main__.py").write_text("import helper; print(helper.TEXT)\n")
+    (tmp_path / "helper.py").write_text("TEXT = 'their own'\n")
+    assert there.run("python", "-m", "shop", "rmqlab") == "their own\n"
+    assert there.run("python", "-m", "shop", "-m", "rmqlab") == "their own\n"
+
+
 def test_spark_discovers_the_data_sources(environment: Environment) -> None:
     """As pyspark.sql.worker.lookup_data_sources: by the names of top-level packages."""
     code = "import pkgutil; print(*(m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')))"

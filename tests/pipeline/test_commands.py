@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 import pytest
 from click.testing import CliRunner
+from rich.text import Text
 
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit.audit import _configure_spark
@@ -146,6 +147,22 @@ def test_a_narrow_terminal_gets_evidence_with_whole_words(
         "replication_lag_duration broker-a-s  12345678  bytes",
         f"    {'7' * 32}: indeterminate, at",
         "    broker-a, broker-a-s",
+    ]
+
+
+def test_lines_are_broken_between_words_in_terminals_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = Text("65 metrics are zero, unknown or of single queues: --all shows them")
+    monkeypatch.setattr(commands.console, "_width", 60)
+    monkeypatch.setattr(commands.console, "_height", 24)
+    commands._print_line(line)
+    monkeypatch.setattr(commands.console, "_force_terminal", True)
+    commands._print_line(line)
+    assert [row.rstrip() for row in capsys.readouterr().out.splitlines()] == [
+        line.plain,
+        "65 metrics are zero, unknown or of single queues: --all",
+        "shows them",
     ]
 
 

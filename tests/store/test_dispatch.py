@@ -29,7 +29,7 @@ END_OF_TIME = 2**62
 
 @pytest.fixture
 def master(open_store: Open) -> MessageStore:
-    """600 KB in one file, keys of all kinds, more than one index file."""
+    """600 kB in one file, keys of all kinds, more than one index file."""
     opened = open_store("master", mapped_file_size_commit_log=FILE, max_index_num=1000)
     for number in range(COUNT):
         keys = f"k{number} other{number}" if number % 3 == 0 else ""

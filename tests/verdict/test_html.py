@@ -62,3 +62,12 @@ def test_no_name_begins_left_of_the_drawing(letters: int) -> None:
     assert ("textLength" in mark) == (letters > 26)
     (text,) = re.findall(r">(n[n…]*)<", mark)
     assert len(text) == min(letters, 52)
+
+
+def test_a_small_screen_shows_that_charts_scroll() -> None:
+    """A background of the drawing would cover the shadow at the edge."""
+    wide, _, narrow = STYLE.partition("@media (max-width: 640px) {")
+    assert "var(--edge), transparent) right / 16px 100% no-repeat scroll" in wide
+    assert re.search(r"svg\.plot \{ min-width: \d+px; background: none;", narrow)
+    assert 'content: " The chart is wider than this screen: scroll it sideways."' in narrow
+    assert len(re.findall(r"--edge: ", STYLE)) == len(palettes())

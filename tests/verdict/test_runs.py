@@ -64,3 +64,10 @@ def test_a_scenarios_run_is_called_by_the_scenario() -> None:
     assert name_of(pathlib.Path("/home/runs/kill-master/20261121T214413Z")) == "kill-master"
     assert name_of(pathlib.Path("/home/runs/kill-master/20261121T214413Z-2")) == "kill-master"
     assert name_of(pathlib.Path("/home/demo")) == "demo"
+
+
+def test_a_directory_of_that_name_that_is_no_run_is_named(home: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "empty").mkdir()
+    monkeypatch.chdir(home)
+    with pytest.raises(NoRunError, match=r"is called empty .*, and empty in this directory is no run$"):
+        find_run("empty", home)

@@ -163,7 +163,7 @@ def _lag(row: Document, slave: Document) -> Text:
 def size(byte_count: int) -> str:
     """Return a number of bytes with at most three digits and a unit."""
     amount = float(byte_count)
-    for unit in ("B", "KB", "MB"):
+    for unit in ("B", "kB", "MB"):
         if amount < 1000:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{plain(amount, 3)} {unit}"
         amount /= 1000

@@ -15,7 +15,7 @@ from rmqlab.cluster.cli.output.event_lines import shorten
 from rmqlab.cluster.cli.output.links import by_master, link_note
 from rmqlab.cluster.cli.output.screen import HangingLine
 from rmqlab.cluster.cli.output.uncuttable import UncutTable
-from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
+from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, several_masters
 from rmqlab.cluster.supervisor.plan.topology import DLEDGER, PROFILES
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.printable import printable_values
@@ -122,6 +122,7 @@ def render_up(document: Document) -> RenderableType:
         *([Text(document["moved"], "yellow")] if document.get("moved") else []),
         *_settings_note(document),
         render_nodes(document),
+        *_masters_notes(document),
         "",
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
         *_control_note(document),
@@ -191,10 +192,8 @@ def _masters_notes(document: Document) -> Iterator[RenderableType]:
         slaves = [node["name"] for node in brokers if node["broker_id"] != MASTER_ID and node["state"] == "ready"]
         stopped = [node["name"] for node in members if node["name"] not in running]
         if len(running) > 1:
-            effect = "Each accepts writes; a route has the one that registered last"
-            if document.get("mode") == DLEDGER:
-                effect = "Only the one with a quorum stores messages"
-            yield HangingLine(Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red"))
+            text = several_masters(group, running, is_dledger=document.get("mode") == DLEDGER)
+            yield HangingLine(Text(text, "bold red"))
         elif running and stopped and document.get("mode") != DLEDGER:
             yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
         elif stopped and slaves and document.get("mode") != DLEDGER:

@@ -28,6 +28,14 @@ def check_one_each(nodes: Iterable[Node]) -> None:
             raise WrongStateError(f"{other.name} and {node.name} are slaves of {node.group}: promote one of them")
 
 
+def several_masters(group: str, masters: Sequence[str], *, is_dledger: bool = False) -> str:
+    """Describe a group of which several masters run."""
+    effect = "Each accepts writes; a route has the one that registered last"
+    if is_dledger:
+        effect = "Only the one with a quorum stores messages"
+    return f"{group} has {len(masters)} masters: {', '.join(masters)}. {effect}"
+
+
 def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
     """Return the node as a master; raise WrongStateError for masters and non-brokers."""
     _check_has_role(node)

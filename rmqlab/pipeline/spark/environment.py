@@ -15,6 +15,7 @@ from typing import Final
 from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.spark.java import NoJavaError, find_java
 from rmqlab.pipeline.spark.spark_home import (
+    ERRORS_TO_STDERR,
     JAVA_OPTIONS_VARIABLE,
     Machine,
     java_options,
@@ -62,7 +63,7 @@ def cluster_environment(*, ship: bool) -> dict[str, str]:
         log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
     except OSError as exc:
         raise _no_cache(exc) from None
-    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {ERRORS_TO_STDERR} {log}".strip()
     # Workers to which the package is shipped hardly have an interpreter at this one's path.
     default = PYTHON_NAME if ship else sys.executable
     return {
@@ -82,7 +83,10 @@ def set_environment(wanted: dict[str, str]) -> Iterator[None]:
         programs = make_python(PYTHON_NAME).parent
     except OSError as exc:
         raise _no_cache(exc) from None
-    wanted = wanted | {"PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])}
+    wanted = wanted | {
+        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
+        "PYTHONSAFEPATH": "1",  # a user's `queue.py` in the working directory must not replace the standard one
+    }
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:

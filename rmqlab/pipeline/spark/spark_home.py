@@ -35,6 +35,8 @@ JAVA_OPTIONS_VARIABLE = "RMQLAB_SPARK_JAVA_OPTIONS"
 """The environment variable with the JVM's options for `bin/spark-submit`, separated by spaces.
 
 Without it, they are those of `Machine()`: a driver of a cluster may have this directory as its SPARK_HOME."""
+ERRORS_TO_STDERR = "-XX:+DisplayVMOutputToStderr"
+"""Option of the JVM: without it, what prevents its start, such as a heap that is too large, is on stdout."""
 _OPENED = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
@@ -197,7 +199,7 @@ def _submit(java: Java) -> str:
     return f"""#!/bin/sh
 here=$(dirname "$0")/..
 set -- ${{{JAVA_OPTIONS_VARIABLE}-{" ".join(java_options(java, Machine()))}}} -Xlog:disable -Xlog:all=error:stderr {_silence(java)}\\
-    -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
+    {ERRORS_TO_STDERR} -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
     -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
 if [ -f "$here/classes.jsa" ]; then
     touch -c "$here/classes.jsa" 2>/dev/null

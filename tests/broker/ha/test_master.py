@@ -352,7 +352,7 @@ async def test_connections_per_address_are_limited_and_a_flood_is_logged_once(
 async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
     connect: Connect, recorder: Recorder, master: HaMaster, nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    """Of reports received together the last counts; reads are of 64 KB."""
+    """Of reports received together the last counts; reads are of 64 KiB."""
     del mock_clock  # time stands still: no heartbeat comes between
     stranger, slave = await connect(), await connect()
     await slave.report(90)

@@ -46,7 +46,7 @@ def test_invalid_plants_are_reported_in_one_line(run: Path, tmp_path: Path) -> N
     for arguments, status, text in (
         ((run, "zeroed"), 2, "unknown kind zeroed; did you mean zeroed-one"),
         ((run, "zeroed-one", "--at", "namesrv-1"), 1, "namesrv-1 is no place for it"),
-        ((run, "zeroed-one", "--out", tmp_path), 1, "File exists"),
+        ((run, "zeroed-one", "--out", tmp_path), 2, f"{tmp_path} exists already; --out DIRECTORY"),
         ((tmp_path / "none", "zeroed-one"), 2, "there is no directory"),
     ):
         done = plant(*arguments)

@@ -9,7 +9,7 @@ from rich.live import Live
 from rmqlab.cluster.cli.output.event_lines import render_event, render_schema
 from rmqlab.cluster.cli.output.links import by_master
 from rmqlab.cluster.cli.output.screen import live_console
-from rmqlab.cluster.cli.output.tables import render_nodes, render_status
+from rmqlab.cluster.cli.output.tables import render_nodes, render_status, render_up
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 NODES = [
@@ -279,6 +279,17 @@ def test_a_group_whose_master_is_dead_has_a_line_about_the_remedy(mode: str, sta
     console.print(render_status({**head, "nodes": nodes, "replication": []}))
     line = "broker-a has no running master: slaves serve reads, and RocketMQ promotes none; `start broker-a`, or"
     assert (line in console.export_text()) is is_said
+
+
+def test_a_start_with_two_masters_of_a_group_says_so() -> None:
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes: list[dict[str, object]] = [dict(zip(keys, node, strict=True)) for node in NODES]
+    for node, group, broker_id in zip(nodes, (None, "broker-a", "broker-a"), (None, 0, 0), strict=True):
+        node |= {"group": group, "broker_id": broker_id}
+    head = {"name": "n", "namesrv_addr": "a", "rate": 1, "masters": {"broker-a": ["broker-a", "broker-a-s"]}}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_up({**head, "nodes": nodes}))
+    assert "broker-a has 2 masters: broker-a, broker-a-s. Each accepts writes" in console.export_text()
 
 
 def test_masters_without_slaves_have_their_commit_logs_in_the_status() -> None:

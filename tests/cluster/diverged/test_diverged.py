@@ -113,7 +113,8 @@ def test_a_table_is_printed_and_a_file_is_never_overwritten(
     assert lines[2] == "... and 2 more; --lines or --json shows them"
     path = tmp_path / "mine"
     path.write_text("mine")
-    assert f"{path}: File exists" in run("broker-a-s", "--export", str(path), status=1).output
+    refused = run("broker-a-s", "--export", str(path), status=2).output
+    assert f"--export {path}: exists already; expected the path of a new file" in refused
     assert path.read_text() == "mine"
 
 

@@ -1,5 +1,7 @@
 """The canonical scenarios: playable, with reason and source, and listed."""
 
+import pathlib
+
 import pytest
 
 from rmqlab.cluster.scenario.catalogue import (
@@ -66,6 +68,19 @@ def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
 def test_an_unknown_scenario_is_reported_with_similar_names(word: str, text: str) -> None:
     with pytest.raises(NoScenarioError, match=text):
         find_scenario(word)
+
+
+def test_a_path_in_the_working_directory_needs_no_slash(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("")
+    (tmp_path / "kill-master").mkdir()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_scenario("mine") == pathlib.Path("mine")
+    assert find_scenario("kill-master").name == "01-kill-master.toml"
+    with pytest.raises(NoScenarioError, match=r"^folder is a directory: expected a scenario file$"):
+        find_scenario("folder")
 
 
 @pytest.mark.parametrize("word", ["rmq#1094", "RMQ#1094", "rmq1094", "#1094", "1094"])

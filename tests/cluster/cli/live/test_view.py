@@ -82,7 +82,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
 
 def test_a_slave_that_is_ahead_of_its_master(document: Document) -> None:
     document["replication"][0] |= {"lag": -48_000}
-    assert "█████░░░ 48 KB ahead" in shown(document, Selection("broker-a-s", ""), [])[3]
+    assert "█████░░░ 48 kB ahead" in shown(document, Selection("broker-a-s", ""), [])[3]
 
 
 def test_a_cluster_in_trouble(document: Document) -> None:
@@ -93,7 +93,7 @@ def test_a_cluster_in_trouble(document: Document) -> None:
     lines = shown(document, Selection("broker-a-s", "broker-a is killed: s starts it"), [])
     assert lines[2:5] == [
         " 1 broker-a      SYNC_MASTER  killed               ?",
-        ">2 broker-a-s    SLAVE        isolated     1,234,567  █████░░░ 48 KB, cut off",
+        ">2 broker-a-s    SLAVE        isolated     1,234,567  █████░░░ 48 kB, cut off",
         " 3 namesrv-1     nameserver   ready",
     ]
     assert lines[6] == "   namesrv-1     WRONG still names broker-a (killed), broker-a-s (isolated)"
@@ -110,7 +110,7 @@ def test_a_slave_that_starts_is_not_cut_off(document: Document) -> None:
     document["nodes"][2]["ha"] = {"connected": False, "has_connected": False}
     assert shown(document, Selection(), [])[3].endswith("  1,234,567  █████░░░ not connected yet")
     document["nodes"][2]["ha"]["has_connected"] = True
-    assert shown(document, Selection(), [])[3].endswith("█████░░░ 48 KB, cut off")
+    assert shown(document, Selection(), [])[3].endswith("█████░░░ 48 kB, cut off")
 
 
 def test_missing_routes_and_silent_nameservers_are_shown(document: Document) -> None:
@@ -134,7 +134,7 @@ def test_rates_are_beside_clients_and_masters(document: Document) -> None:
     console = Console(width=80, height=24, file=io.StringIO(), record=True, color_system=None)
     console.print(render_live(document, Selection(), [], rates=rates))
     text = console.export_text()
-    assert ">1 broker-a      SYNC_MASTER  ready        1,234,567  +12.3 KB/s" in text
+    assert ">1 broker-a      SYNC_MASTER  ready        1,234,567  +12.3 kB/s" in text
     assert "produce-1     ready     50/s  SEND_OK 1,200" in text
 
 
@@ -159,7 +159,7 @@ def test_of_many_nodes_those_around_the_chosen_one_are_shown_and_the_rest_counte
 
 def test_the_bar_is_logarithmic_and_sizes_take_four_figures() -> None:
     assert [size(number) for number in (0, 999, 1000, 12_345, 1_234_567, 256 * 2**20, 10**12)] == [
-        "0 B", "999 B", "1 KB", "12.3 KB", "1.23 MB", "268 MB", "1000 GB",
+        "0 B", "999 B", "1 kB", "12.3 kB", "1.23 MB", "268 MB", "1000 GB",
     ]  # fmt: skip
 
 
