@@ -106,7 +106,7 @@ async def test_every_event_is_in_the_journal_and_messages_are_only_counted_for_t
         nursery.start_soon(link.write_journal_forever)
         nursery.start_soon(link.attend, ours)
         nursery.start_soon(receive_messages, theirs, CONTROL, got.append)
-        link.emit("delivered", number=1)
+        link.emit("delivered", number=1, topic="orders", broker="broker-a", queue=0, offset=0)
         link.emit("sent", number=1, outcome="SEND_OK")
         link.emit("sent", number=2, outcome="refused")
         link.emit("consumed", delivered=1)

@@ -33,7 +33,7 @@ import msgpack
 
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.journals.journalwaste import LEAST_WASTE, LONGEST_ENTRY, MOST_ITEMS, Waste
-from rmqlab.runtime.journals.schema import invalid_field
+from rmqlab.runtime.journals.schema import LATEST, invalid_field
 from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
@@ -68,8 +68,6 @@ _HEAD_MAPS = b"\x85\x86"
 """The byte before these keys: a map of five or six items."""
 _HEAD_BYTES = 21
 """Its longest."""
-_LATEST = 253_402_300_799_999
-"""The last millisecond of the year 9999: dates end there."""
 READ_BYTES = 2**20
 _FIRST_READ_BYTES = 4 * 2**10
 """Bytes of the first read from a place on; each further one is twice as large, up to `READ_BYTES`."""
@@ -358,8 +356,8 @@ def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
     """
     for entry in unpacker:
         at_millis, node, kind, fields = entry["at"], entry["node"], entry["kind"], entry["fields"]
-        is_entry = isinstance(at_millis, int) and isinstance(node, str) and isinstance(kind, str)
-        if not is_entry or not isinstance(fields, dict) or not 0 <= at_millis <= _LATEST:
+        is_entry = type(at_millis) is int and isinstance(node, str) and isinstance(kind, str)
+        if not is_entry or not isinstance(fields, dict) or not 0 <= at_millis <= LATEST:
             raise TypeError("not an entry of a journal")
         if invalid := invalid_field(kind, fields):
             raise TypeError(f"{kind} with an invalid value of {invalid}")

@@ -178,7 +178,7 @@ class JournalSurvey:
         elif kind == "delivered":
             self.counted["delivered"] += 1
         elif kind in ("produced", "consumed"):
-            self.stated.update({name: n for name, n in fields.items() if name != "sent" and isinstance(n, int)})
+            self.stated.update({name: n for name, n in fields.items() if name != "sent" and type(n) is int})
 
     def _note_runs(self, runs: Iterable[str]) -> None:
         new = [run for run in runs if run and run not in self.runs]

@@ -12,6 +12,7 @@ from rmqlab.runtime.journals.schema.fields import (
     flag,
     listing,
     millis,
+    number32,
     text,
 )
 
@@ -20,7 +21,19 @@ NODES = (
         "node_spawned", "supervisor", "A process was forked; its main function has not started yet.", {"pid": PID}
     ),
     EventType("node_not_spawned", "supervisor", "A process could not be created.", {"reason": ERROR}),
-    EventType("node_ready", "supervisor", "A process is ready for requests.", is_open=True),
+    EventType(
+        "node_ready",
+        "supervisor",
+        "A process is ready for requests.",
+        {
+            "address": text("where a server listens: IP:port"),
+            "broker_name": text("of a broker: its broker name"),
+            "broker_id": number32("of a broker: its broker id; 0 is a master"),
+            "group": text("of a consumer: its group"),
+            "orderly": flag("of a consumer: whether it consumes in order"),
+        },
+        is_open=True,
+    ),
     EventType(
         "node_added",
         "supervisor",
