@@ -58,7 +58,7 @@ def test_after_a_removal_nothing_is_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "why"),
     [
-        ("fault_applied", {"id": 1, "fault": "clock", "target": "broker-a"}, "a fault set clocks"),
+        ("fault_applied", {"id": "f1", "fault": "clock", "target": "broker-a"}, "a fault set clocks"),
         ("settings_changed", {"changes": {"messageDelayLevel": "1s"}}, "brokers had different delay levels"),
     ],
 )
