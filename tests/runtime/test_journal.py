@@ -15,6 +15,7 @@ from rmqlab.runtime.journals.journal import (
     pack_entry,
     read_journal,
     read_journals,
+    scan_journal,
 )
 from rmqlab.runtime.journals.journaltail import JournalTail
 
@@ -57,6 +58,18 @@ def test_a_torn_tail_is_passed_over_and_cut_off_by_the_next_writer(tmp_path: pat
         assert list(read_journal(path)) == [entry(1), entry(2)]
         write(path, entry(4))
         assert list(read_journal(path)) == [entry(1), entry(2), entry(4)]
+
+
+def test_the_next_writer_keeps_an_entry_with_an_invalid_value(tmp_path: pathlib.Path) -> None:
+    """Such as an offset that a foreign broker has chosen: it must not vanish without a trace."""
+    path = tmp_path / "produce-1.msgpack"
+    write(path, entry(1), JournalEntry(2, "broker-a", "sent", {"outcome": "SEND_OK", "offset": 2**63 - 1}))
+    size = path.stat().st_size
+    write(path, entry(3))
+    assert path.stat().st_size > size
+    with path.open("rb") as file:
+        kinds = [type(found).__name__ for found in scan_journal(file.fileno())]
+    assert kinds == ["tuple", "Torn", "tuple"]
 
 
 def test_a_full_disk_delays_entries_and_does_not_tear_the_file(

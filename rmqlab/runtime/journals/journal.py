@@ -368,13 +368,23 @@ def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
 def _cut_torn_tail(file: int) -> int:
     """Cut the bytes after the last whole entry; return the entry's `seq`.
 
-    A reader could not continue after such bytes.
+    A reader could not continue after such bytes. An entry with an invalid value stays: readers report it.
     """
     seq, tail = 0, None
     for found in scan_journal(file):
         tail = found if isinstance(found, Torn) else None
         seq = seq if isinstance(found, Torn) else found[1].seq
-    if tail is not None and tail.at + tail.size == os.fstat(file).st_size:
+    if tail is not None and tail.at + tail.size == os.fstat(file).st_size and not _is_map(file, tail):
         log.warning("the journal ended in the middle of an entry: %d bytes are cut off", tail.size)
         os.ftruncate(file, tail.at)
     return seq
+
+
+def _is_map(file: int, tail: Torn) -> bool:
+    """Return True if bytes begin with a whole map that has a number as entries have."""
+    unpacker = new_unpacker()
+    with contextlib.suppress(*BROKEN):
+        unpacker.feed(os.pread(file, min(tail.size, LONGEST_ENTRY), tail.at))
+        found = unpacker.unpack()
+        return isinstance(found, dict) and isinstance(found.get("seq"), int)
+    return False
