@@ -166,6 +166,6 @@ def test_a_garbled_journal_is_read_up_to_there(tmp_path: pathlib.Path, garbage: 
 def test_an_entry_whose_columns_have_other_types_is_not_read(
     tmp_path: pathlib.Path, columns: dict[str, object]
 ) -> None:
-    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": {}}
+    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": {"outcome": "x"}}
     (tmp_path / "broker-a.msgpack").write_bytes(pack_entry(entry(1)) + msgpack.packb(good | columns))
     assert read_journals(tmp_path) == [entry(1)]

@@ -357,9 +357,9 @@ def test_long_entries_behind_damage_are_read(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("at", "kind", "fields"),
     [
-        (-1, "sent", {}),
-        (2**62, "sent", {}),
-        (1, "sent", {"began_at": "y"}),
+        (-1, "sent", {"outcome": "refused"}),
+        (2**62, "sent", {"outcome": "refused"}),
+        (1, "sent", {"outcome": "refused", "began_at": "y"}),
         (1, "log_sampled", {"max_offset": "x"}),
         (1, "route_believed", {"brokers": "x"}),
         (1, "rebalanced", {"held": 5}),
