@@ -123,7 +123,7 @@ class NodeStore:
     """Commit log offset at which its last record ends; `begin` without one."""
 
     def is_damaged_at(self, offset: int) -> bool:
-        """Return True if a damaged record begins at an offset of the log, or a hole contains it."""
+        """Return True if a damaged record begins at an offset, or a hole has it."""
         place = bisect.bisect_right(self._holes_in_order, offset, key=lambda hole: hole.offset)
         return offset in self._damaged_offsets or (place > 0 and offset < self._holes_in_order[place - 1].end)
 

@@ -85,7 +85,7 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
 
 
 def _delivered_levels(store: NodeStore, *, may_repeat: bool) -> Mapping[int, int]:
-    """Return the end of the messages of each delay level that were delivered for certain.
+    """Return the end of the certainly delivered messages of each delay level.
 
     The log contains each delivered message again under its own topic. A message may have been delayed several times, as
     by a client that retries: the level delivers these records in their order, once they are due. Records in several

@@ -68,7 +68,7 @@ def test_a_value_that_is_no_integer_of_its_size_is_null(value: object) -> None:
 
 def test_a_journal_is_read_in_batches_with_torn_bytes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journalsource, "_BATCH_ROWS", 4)
-    fields = {"outcome": "refused"}
+    fields = {"topic": "orders", "began_at": 0, "outcome": "refused"}
     entries = [
         msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": "sent", "fields": fields | {"number": n}})
         for n in range(10)
@@ -99,7 +99,13 @@ def test_readers_of_the_same_files_share_one_pass(tmp_path: pathlib.Path, monkey
     kinds = ["sent", "consumed", "node_ready", "sent", "sent"] * 5
     entries = [
         msgpack.packb(
-            {"v": 1, "at": 1000 + n, "node": "a", "kind": kind, "fields": {"outcome": "refused", "number": n}}
+            {
+                "v": 1,
+                "at": 1000 + n,
+                "node": "a",
+                "kind": kind,
+                "fields": {"topic": "orders", "began_at": 0, "outcome": "refused", "number": n},
+            }
         )
         for n, kind in enumerate(kinds)
     ]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-PLACE = {"topic": "orders", "broker": "broker-a", "queue": 0, "offset": 0}
+SENT = {"topic": "orders", "began_at": 0}
+PLACE = {"topic": "orders", "group": "shop", "broker": "broker-a", "queue": 0, "offset": 0}
 
 
 def entry(at: int, kind: str, **fields: Any) -> bytes:
@@ -24,7 +25,10 @@ def entry(at: int, kind: str, **fields: Any) -> bytes:
 def run(tmp_path: pathlib.Path) -> pathlib.Path:
     """A run with two journals; the second is torn."""
     (tmp_path / "journal").mkdir()
-    sent = [entry(1000 + n, "sent", number=n, message_id=f"{n:032X}", outcome="SEND_OK", offset=n) for n in range(500)]
+    sent = [
+        entry(1000 + n, "sent", number=n, message_id=f"{n:032X}", outcome="SEND_OK", offset=n, **SENT)
+        for n in range(500)
+    ]
     (tmp_path / "journal" / "produce-1.msgpack").write_bytes(b"".join(sent))
     rest = [entry(n, "delivered", number=n, queues=[1, 2], **PLACE) for n in range(10)]
     (tmp_path / "journal" / "consume-2.msgpack").write_bytes(b"".join(rest)[:-7])
@@ -70,7 +74,7 @@ def test_all_fields_are_there_as_json(spark: "SparkSession", run: pathlib.Path) 
     frame = spark.read.format("rmqlab-journal").load(str(run / "journal"))
     row = frame.filter("kind = 'delivered'").orderBy("at").first()
     assert row is not None
-    assert json.loads(row.fields) == {"number": 0, "queues": [1, 2]}
+    assert json.loads(row.fields) == {"number": 0, "queues": [1, 2], **PLACE}
 
 
 def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""Odd values in journals: the audit has the gaps of the quick checks, and raises no error."""
+"""Odd values in journals: the audit has the gaps of the quick checks."""
 
 import itertools
 import pathlib
@@ -18,5 +18,5 @@ def test_any_value_in_any_field_is_audited(spark: "SparkSession", tmp_path: path
     run = write_run(made_up_run(), tmp_path / "run")
     add_entries(run, itertools.chain.from_iterable(map(odd_entries, VALUES)))
     summary, quick = audit_run(spark, run), judge_directory(run)
-    assert summary.verdict is quick.verdict is Verdict.UNKNOWN
+    assert summary.verdict is quick.verdict is not Verdict.HOLDS
     assert summary.judgement.conditions == quick.conditions

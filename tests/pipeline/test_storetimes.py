@@ -19,7 +19,10 @@ HOUR = 3_600_000
 
 @pytest.mark.long
 def test_both_judges_name_the_record_of_this_run(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
-    """A record of an earlier run has another store time, too. No clock is blamed, also not in the table of bounds."""
+    """A record of an earlier run has another store time, too.
+
+    No clock is blamed, also not in the table of bounds.
+    """
     run = made_up_run()
     for node, log in run.logs.items():
         log[9] = attrs.evolve(log[9], stored_at=log[9].stored_at - 60_000)

@@ -147,7 +147,7 @@ def test_a_gap_weakens_the_metrics_that_rest_on_it(finding: Finding, known: tupl
     ],
 )
 def test_a_lost_journal_may_hide_what_explains_a_contradiction(metric: str, excuses: set[Source]) -> None:
-    """Removed records, faults of clocks, changed settings; for early deliveries failed attempts, too."""
+    """Removed records, faults of clocks, changed settings, and failed attempts."""
     for source in Source:
         gap = Gap(process="one", sources=frozenset({source}), text="cut")
         value, _ = weakened(of(metric, 2), gap)

@@ -20,7 +20,7 @@ _DEEPEST: Final = 50
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON text, which SQL can read; what JSON has no form for is text."""
+    """Return a value as JSON text; what JSON has no form for is text in it."""
     try:
         return _encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -28,7 +28,10 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: object, depth: int) -> object:
-    """Return a copy with texts for keys of other types, for infinite numbers, and for what is nested too deeply."""
+    """Return a copy without what JSON has no form for.
+
+    Keys of other types and infinite numbers are texts in it; what is nested too deeply is omitted.
+    """
     if isinstance(value, dict):
         return {str(key): _plain(one, depth - 1) for key, one in value.items()} if depth else "..."
     if isinstance(value, list | tuple):

@@ -57,7 +57,10 @@ def replaced(fields: Mapping[str, Any], name: str, value: object) -> dict[str, A
 
 
 def add_entries(run: Path, added: Iterable[tuple[str, JournalEntry]]) -> None:
-    """Add entries of processes in the middle of their journals, with valid numbers and checksums."""
+    """Add entries in the middle of journals.
+
+    Numbers and checksums stay valid.
+    """
     of_process: dict[str, list[JournalEntry]] = collections.defaultdict(list)
     for process, entry in added:
         of_process[process].append(entry)

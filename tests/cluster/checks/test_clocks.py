@@ -231,7 +231,7 @@ def test_other_store_times_that_contradict_nothing_are_not_looked_for() -> None:
 
 
 def test_only_messages_whose_own_store_time_contradicts_are_counted() -> None:
-    """Stores may have records of an earlier run, in which a clock was wrong for some of them."""
+    """Stores may have such records of an earlier run, whose clock was wrong."""
     run = MadeUpRun()
     for message_id in ("OLD1", "OLD2", "OLD3", "OLD4", "OLD5"):
         run.store(message_id, Queue("orders", "broker-a", 0), run.logs)

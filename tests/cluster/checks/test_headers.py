@@ -251,7 +251,7 @@ def test_evidence_of_a_message_with_many_places_and_deliveries_is_short() -> Non
 
 
 def test_many_committed_messages_and_damaged_places_are_compared_in_linear_time() -> None:
-    """20,000 places in 20,000 gaps: 400 million comparisons of one with each other would take minutes."""
+    """To compare each of 20,000 places with each gap would take minutes."""
     run = committed_run(200)
     stores = run.stores()
     store = stores.nodes["broker-a"]

@@ -93,7 +93,10 @@ def test_a_message_that_was_delayed_twice_is_delivered_in_order(
 
 
 def store_delayed(run: MadeUpRun, message_id: str, *steps: tuple[int, float]) -> None:
-    """Store records of a message: the delay level, or 0 for its own topic, and the seconds since the one before."""
+    """Store records of a message.
+
+    Each has a delay level, or 0 for its own topic, and the seconds since the one before.
+    """
     for level, seconds in steps:
         run.wait(seconds)
         queue = Queue(WAITS, "broker-a", level - 1) if level else Queue(DELIVERED, "broker-a", 0)

@@ -34,7 +34,7 @@ _TYPES: Final[Mapping[str, frozenset[type]]] = {
 
 _CHECKS: Final = {
     event.name: tuple(
-        (name, _TYPES[field.type], field.limit if field.type in _NUMBERS else 0, field.is_needed)
+        (name, _TYPES[field.type], field.limit if field.type in _NUMBERS else 0, field.is_needed, field.needed_with)
         for name, field in event.fields.items()
         if field.type in _TYPES
     )
@@ -47,10 +47,10 @@ def invalid_field(kind: str, fields: Mapping[str, Any]) -> str:
 
     Its value has the wrong type, is no finite number or too large a one, or is missing and needed.
     """
-    for name, types, limit, is_needed in _CHECKS.get(kind, ()):
+    for name, types, limit, is_needed, needed_with in _CHECKS.get(kind, ()):
         value = fields.get(name)
         if value is None:
-            if is_needed:
+            if is_needed or (needed_with and fields.get(needed_with) is not None):
                 return name
         elif type(value) not in types or (limit and not -limit <= value < limit):
             return name

@@ -28,6 +28,8 @@ class Field:
     """Numbers from here on are invalid, and those below its negative."""
     is_needed: bool = False
     """True if readers need it: an entry without it is invalid."""
+    needed_with: str = ""
+    """Name of another field: an entry with that one and without this one is invalid."""
 
 
 @attrs.frozen

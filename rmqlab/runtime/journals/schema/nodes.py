@@ -1,5 +1,7 @@
 """Events about processes: starts, ends, commands, faults, and the cluster itself."""
 
+import attrs
+
 from rmqlab.runtime.journals.schema.fields import (
     END,
     ERROR,
@@ -26,9 +28,9 @@ NODES = (
         "supervisor",
         "A process is ready for requests.",
         {
-            "address": text("where a server listens: IP:port"),
+            "address": Field("text", "where a server listens: IP:port", needed_with="broker_name"),
             "broker_name": text("of a broker: its broker name"),
-            "broker_id": number32("of a broker: its broker id; 0 is a master"),
+            "broker_id": attrs.evolve(number32("of a broker: its broker id; 0 is a master"), needed_with="broker_name"),
             "group": text("of a consumer: its group"),
             "orderly": flag("of a consumer: whether it consumes in order"),
         },
