@@ -205,7 +205,8 @@ def workload(*events: tuple[str, dict[str, Any]]) -> JournalSurvey:
     return whole
 
 
-SENT = ("sent", {"outcome": "SEND_OK"})
+PLACE = {"broker": "broker-a", "queue": 0, "offset": 0}
+SENT = ("sent", {"outcome": "SEND_OK", **PLACE})
 
 
 @pytest.mark.parametrize(
@@ -230,12 +231,21 @@ def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any
 
 def test_a_send_without_its_checksum_is_a_gap() -> None:
     opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
-    sends = [("sent", {"outcome": "SEND_OK", "message_id": name, "crc": crc}) for name, crc in (("A", 5), ("B", None))]
-    batch = ("sent", {"outcome": "SEND_OK", "message_id": "C,D", "crc": None})
+    sends = [("sent", {**SENT[1], "message_id": name, "crc": crc}) for name, crc in (("A", 5), ("B", None))]
+    batch = ("sent", {**SENT[1], "message_id": "C,D", "crc": None})
     counted = ("produced", {"sent": 3, "SEND_OK": 3})
     (gap,) = find_gaps([opened, workload(*sends, batch, counted)], STOPPED)
     assert "a send has no checksum, which produce-1 records for each message" in gap.text
     assert find_gaps([opened, workload(sends[0], batch, ("produced", {"sent": 2, "SEND_OK": 2}))], STOPPED) == ()
+
+
+@pytest.mark.parametrize("name", PLACE)
+def test_an_acknowledged_send_without_its_place_is_a_gap(name: str) -> None:
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    counted = ("produced", {"sent": 1, "SEND_OK": 1})
+    unplaced = ("sent", {**SENT[1], name: None})
+    (gap,) = find_gaps([opened, workload(unplaced, counted)], STOPPED)
+    assert "an acknowledged send has no broker, queue or offset, which produce-1 records" in gap.text
 
 
 def test_a_workload_that_started_twice_counted_only_once() -> None:

@@ -30,12 +30,13 @@ def test_any_value_in_any_field_is_judged(run: Path, value: object) -> None:
     assert judge_directory(run).verdict is not Verdict.HOLDS
 
 
+PLACES = [("sent", name) for name in ("broker", "queue", "offset")]
 NEEDED = [
     (kind, name) for kind, event in EVENT_TYPES.items() for name, field in event.fields.items() if field.is_needed
 ]
 
 
-@pytest.mark.parametrize(("kind", "name"), [*NEEDED, ("node_ready", "broker_id"), ("sent", "crc")])
+@pytest.mark.parametrize(("kind", "name"), [*NEEDED, *PLACES, ("node_ready", "broker_id"), ("sent", "crc")])
 def test_a_run_does_not_hold_without_a_value_that_is_needed(run: Path, kind: str, name: str) -> None:
     for value in (MISSING, float("inf")):
         for path in (run / "journal").glob(f"*{SUFFIX}"):
