@@ -11,6 +11,7 @@ import attrs
 
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.verdict.eventmaps import route_addresses
 
 REMOVALS = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 
@@ -71,13 +72,10 @@ def beliefs_of_clients(history: History) -> list[Belief]:
     beliefs: list[Belief] = []
     for entry in history.of_kind("route_believed", "node_killed", "node_crashed", "node_stopped"):
         if entry.kind == "route_believed":
-            brokers = entry.fields.get("brokers") or {}
-            routes[entry.node][str(entry.fields["topic"])] = {
-                address for addresses in brokers.values() for address in addresses.values()
-            }
+            routes[entry.node][str(entry.fields["topic"])] = route_addresses(entry.fields.get("brokers"))
         else:
             routes.pop(entry.node, None)
-        now = set().union(*routes[entry.node].values())
+        now = set[str]().union(*routes[entry.node].values())
         for address in now - named[entry.node].keys():
             named[entry.node][address] = entry.at_millis
         for address in named[entry.node].keys() - now:

@@ -26,7 +26,7 @@ from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 from rmqlab.verdict.judgement import CLOCK
 from rmqlab.verdict.storetimes import why_unknown
 
@@ -50,6 +50,8 @@ class Bound:
     text: str
     at: int
     message_id: str = ""
+    is_of_record: bool = False
+    """True if one of the two times is the store time of a record."""
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -57,10 +59,12 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
     Also that of `catalogue.STORE_TIME_DISAGREEMENT`.
     """
-    worst = _worst(_bounds(history, stores))
+    contradicted: set[str] = set()
+    worst = _worst(_noting(_bounds(history, stores), contradicted))
     misdated: list[Copy] = []
-    if any(bound.message_id and bound.millis > TOLERANCE for bound in worst.values()) and not _is_faulted(history):
-        misdated = [copy for store in stores.nodes.values() for copy in find_misdated(store.copies)]
+    if contradicted and not _is_faulted(history):
+        suspects = (copy for store in stores.nodes.values() for copy in find_misdated(store.copies))
+        misdated = [copy for copy in suspects if copy.message_id in contradicted]
         if misdated:
             worst = _worst(_bounds(history, stores, {(copy.queue, copy.offset) for copy in misdated}))
     yield _judge_store_times(history, stores, misdated)
@@ -89,6 +93,14 @@ def _worst(bounds: Iterable[Bound]) -> Mapping[tuple[str, str], Bound]:
     return worst
 
 
+def _noting(bounds: Iterable[Bound], contradicted: set[str]) -> Iterator[Bound]:
+    """Yield the bounds; add the messages whose store time contradicts a journal."""
+    for bound in bounds:
+        if bound.is_of_record and bound.millis > TOLERANCE:
+            contradicted.add(bound.message_id)
+        yield bound
+
+
 def _is_faulted(history: History) -> bool:
     return any(entry.fields.get("fault") == CLOCK for entry in history.of_kind("fault_applied"))
 
@@ -107,19 +119,22 @@ def find_misdated(copies: Sequence[Copy]) -> Iterator[Copy]:
 
 def _judge_store_times(history: History, stores: Stores, misdated: Iterable[Copy]) -> Finding:
     metric, unit = STORE_TIME_DISAGREEMENT.name, STORE_TIME_DISAGREEMENT.unit
-    if why := why_unknown(has_stores=bool(stores.nodes), has_clock_faults=_is_faulted(history)):
+    has_messages = bool(history.sends or history.deliveries)
+    if why := why_unknown(
+        has_messages=has_messages, has_stores=bool(stores.nodes), has_clock_faults=_is_faulted(history)
+    ):
         return unknown(metric, unit, why)
     found: dict[str, list[Copy]] = collections.defaultdict(list)
     for copy in misdated:
         found[copy.message_id].append(copy)
 
     def as_evidence(message_id: str) -> Evidence:
-        where = ", ".join(f"{one.node} at commit log offset {one.log_offset}" for one in found[message_id])
+        where = listed(f"{one.node} at commit log offset {one.log_offset}" for one in found[message_id])
         return Evidence(
             text=f"{message_id}: its store time is not between those of the records around it: {where}",
             at_millis=min(copy.stored_at for copy in found[message_id]),
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     return count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
@@ -159,12 +174,12 @@ def _of_sends(
             for copy, node in copies:
                 at = copy.stored_at
                 text = f"{node} stored a message before its send began at {send.node}"
-                yield Bound(node, send.node, send.began_at - at, text, at, message_id)
+                yield Bound(node, send.node, send.began_at - at, text, at, message_id, is_of_record=True)
                 # Delayed and retried messages are stored again later.
                 is_this = (copy.queue, copy.offset) == send.place and at == first
                 if send.is_acknowledged and is_this and not _is_again(copy, send.ended_at, losses):
                     text = f"{send.node} had its send acknowledged before {node} stored the message"
-                    yield Bound(send.node, node, at - send.ended_at, text, at, message_id)
+                    yield Bound(send.node, node, at - send.ended_at, text, at, message_id, is_of_record=True)
 
 
 def _with_masters(
@@ -197,7 +212,7 @@ def _of_deliveries(
             is_this = (copy.queue, copy.offset) == (delivery.queue, delivery.offset)
             if is_this and not _is_again(copy, at, losses):
                 text = f"{node} got a message before {master} stored it"
-                yield Bound(node, master, copy.stored_at - at, text, at, message_id)
+                yield Bound(node, master, copy.stored_at - at, text, at, message_id, is_of_record=True)
 
 
 def _losses(history: History) -> Mapping[str, list[int]]:

@@ -10,7 +10,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -26,12 +26,12 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
     def as_evidence(message_id: str) -> Evidence:
         copies = altered[message_id]
-        where = ", ".join(f"{copy.node} at commit log offset {copy.log_offset}" for copy in copies)
+        where = listed(f"{copy.node} at commit log offset {copy.log_offset}" for copy in copies)
         return Evidence(
             text=f"{message_id}: body, flag, keys or tags are not those that were sent: {where}",
             at_millis=copies[0].stored_at,
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))

@@ -4,8 +4,10 @@ A record whose body does not match its CRC is not a readable copy of its message
 not a record) count as readable, although a broker that starts after a crash would truncate its log at the hole.
 """
 
+import bisect
 import collections
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -119,6 +121,19 @@ class NodeStore:
     """Commit log offset at which the first file of the log begins."""
     end: int = 0
     """Commit log offset at which its last record ends; `begin` without one."""
+
+    def is_damaged_at(self, offset: int) -> bool:
+        """Return True if a damaged record begins at an offset, or a hole has it."""
+        place = bisect.bisect_right(self._holes_in_order, offset, key=lambda hole: hole.offset)
+        return offset in self._damaged_offsets or (place > 0 and offset < self._holes_in_order[place - 1].end)
+
+    @functools.cached_property
+    def _damaged_offsets(self) -> frozenset[int]:
+        return frozenset(copy.log_offset for copy in self.damaged)
+
+    @functools.cached_property
+    def _holes_in_order(self) -> list[Hole]:
+        return sorted(self.holes, key=lambda hole: hole.offset)
 
 
 @attrs.frozen(kw_only=True)

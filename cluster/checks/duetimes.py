@@ -18,7 +18,7 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.duetimes import why_unknown
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 from rmqlab.verdict.judgement import Conditions
 
 
@@ -48,7 +48,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
         found = {message_id: early for message_id, early in found.items() if message_id in once}
 
     def as_evidence(message_id: str) -> Evidence:
-        where = ", ".join(
+        where = listed(
             f"{one.copy.node} at commit log offset {one.copy.log_offset}, {one.due_at - one.copy.stored_at} ms early"
             for one in found[message_id]
         )
@@ -56,7 +56,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
             text=f"{message_id}: stored in its own topic before it was due: {where}",
             at_millis=min(one.copy.stored_at for one in found[message_id]),
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))

@@ -27,7 +27,7 @@ from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 
 _DELIVERIES = "deliveries"
 
@@ -70,7 +70,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         message_id, send = named
         places = _places(stores, message_id, send.topic)
         times = [copy.stored_at for copies in places.values() for copy in copies]
-        where = ", ".join(f"{queue} offset {offset}" for queue, offset in places)
+        where = listed(f"{queue} offset {offset}" for queue, offset in places)
         return Evidence(
             text=f"{send.outcome} for its producer, and stored {len(places)} times: {where}",
             at_millis=min(times),
@@ -142,7 +142,7 @@ class _Causes:
 
     def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
         """Return the cause of a repeated delivery, and the reason for it."""
-        if delivery.reconsume_times > 0:
+        if (delivery.reconsume_times or 0) > 0:
             return "redelivery", f"reconsume times {delivery.reconsume_times}"
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
         if not same:

@@ -11,13 +11,13 @@ import collections
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from rmqlab.cluster.checks.copies import Copy, Header, NodeStore, Stores
+from rmqlab.cluster.checks.copies import Copy, Header, Stores
 from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
 from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 from rmqlab.verdict.headers import (
     HOST_KINDS,
     SENT_BITS,
@@ -41,12 +41,12 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
 
     def as_evidence(message_id: str) -> Evidence:
         faults = found[message_id]
-        where = ", ".join(f"{copy.node} at commit log offset {copy.log_offset} has {fault}" for copy, fault in faults)
+        where = listed(f"{copy.node} at commit log offset {copy.log_offset} has {fault}" for copy, fault in faults)
         return Evidence(
             text=f"{message_id}: the header of its record is not what its broker stored: {where}",
             at_millis=min(copy.stored_at for copy, _ in faults),
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
@@ -63,14 +63,18 @@ def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:
     for send in history.sends:
         if len(send.ids) != 1 or sent[send.ids[0]] != 1:
             continue
-        for copy in stores.by_message.get(send.ids[0], ()):
+        copies = stores.by_message.get(send.ids[0], ())
+        halves: Collection[tuple[str, int]] | None = None
+        for copy in copies:
             if copy.header is not None and copy.stored_at < removed_at:
                 if not delivered and _is_plain(copy, copy.header, send, hosts.get(copy.queue.broker, ())):
                     continue
+                if halves is None:
+                    halves = {(one.node, one.log_offset) for one in copies if one.queue.topic == HALF_TOPIC}
                 times = delivered.get((send.ids[0], copy.queue, copy.offset))
                 faults = [
                     *_faults_of_send(copy, copy.header, send, hosts.get(copy.queue.broker, ())),
-                    *_faults_of_commit(copy, copy.header, send, stores),
+                    *_faults_of_commit(copy, copy.header, send, stores, halves),
                     *_faults_of_delivery(copy.header, times, is_whole=is_whole),
                 ]
                 if faults:
@@ -90,12 +94,12 @@ def _is_plain(copy: Copy, header: Header, send: Send, hosts: Collection[str]) ->
 def _handed_back(history: History) -> Mapping[tuple[str, Queue, int], int]:
     """Return the lowest reconsume times of each delivery from a retry topic.
 
-    By message, queue and queue offset.
+    By message, queue and queue offset. A delivery without recorded times shows nothing.
     A consumer itself adds to them if it tries the message again.
     """
     least: dict[tuple[str, Queue, int], int] = {}
     for one in history.deliveries:
-        if one.queue.topic.startswith(RETRY_PREFIX):
+        if one.queue.topic.startswith(RETRY_PREFIX) and one.reconsume_times is not None:
             key = (one.message_id, one.queue, one.offset)
             least[key] = min(one.reconsume_times, least.get(key, one.reconsume_times))
     return least
@@ -125,24 +129,20 @@ def _is_elsewhere(copy: Copy, send: Send) -> bool:
     return copy.content_crc is not None and (copy.real_topic or copy.queue.topic) != send.topic
 
 
-def _faults_of_commit(copy: Copy, header: Header, send: Send, stores: Stores) -> Iterator[str]:
+def _faults_of_commit(
+    copy: Copy, header: Header, send: Send, stores: Stores, halves: Collection[tuple[str, int]]
+) -> Iterator[str]:
     if _is_elsewhere(copy, send):
         return
     is_committed = copy.content_crc is not None and header.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT
-    if copy.prepared_at if not is_committed else not _is_half_at(copy, stores):
+    if copy.prepared_at if not is_committed else not _is_half_at(copy, stores, halves):
         yield f"prepared transaction offset {copy.prepared_at}"
 
 
-def _is_half_at(copy: Copy, stores: Stores) -> bool:
+def _is_half_at(copy: Copy, stores: Stores, halves: Collection[tuple[str, int]]) -> bool:
     """Return True if the half message of a committed one is there, or may have been."""
     store, at = stores.nodes[copy.node], copy.prepared_at
-    halves = (one for one in stores.by_message[copy.message_id] if one.node == copy.node)
-    is_there = any(one.log_offset == at and one.queue.topic == HALF_TOPIC for one in halves)
-    return is_there or 0 <= at < store.begin or _is_damaged_at(store, at)
-
-
-def _is_damaged_at(store: NodeStore, at: int) -> bool:
-    return any(one.log_offset == at for one in store.damaged) or any(one.offset <= at < one.end for one in store.holes)
+    return (copy.node, at) in halves or 0 <= at < store.begin or store.is_damaged_at(at)
 
 
 def _faults_of_delivery(header: Header, delivered: int | None, *, is_whole: bool) -> Iterator[str]:

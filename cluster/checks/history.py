@@ -15,6 +15,7 @@ import attrs
 
 from rmqlab.cluster.checks.absences import Absence, absences, isolations
 from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry
+from rmqlab.verdict.eventmaps import queue_id_of
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import Roles
 
@@ -96,7 +97,8 @@ class Delivery:
     group: str
     queue: Queue
     offset: int
-    reconsume_times: int
+    reconsume_times: int | None
+    """None if its client recorded none."""
     at: int
     entry: JournalEntry
 
@@ -217,12 +219,16 @@ class History:
             found[entry.node].append(entry)
         return found
 
+    def about(self, message_id: str) -> tuple[JournalEntry, ...]:
+        """Return the first entries of a message."""
+        return self.by_message.get(message_id, ())[:_MOST_OF_A_MESSAGE]
+
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
         """Return the entries of these messages, and the few others just around a time."""
         index = bisect.bisect_right(self._explaining, at, key=_at)
         found = [*self._explaining[max(0, index - _AROUND) : index + _AROUND]]
         for message_id in message_ids:
-            found += self.by_message.get(message_id, ())[:_MOST_OF_A_MESSAGE]
+            found += self.about(message_id)
         return tuple(sorted(found, key=_at))
 
 
@@ -305,7 +311,7 @@ def _send(entry: JournalEntry) -> Send:
 
 def _held_in(fields: Mapping[str, Any]) -> Queue | None:
     topic, _, queue_id = str(fields.get("held_in") or "").partition(":")
-    return _queue(topic, {**fields, "queue": int(queue_id)}) if queue_id.isdecimal() else None
+    return _queue(topic, {**fields, "queue": number}) if (number := queue_id_of(queue_id)) is not None else None
 
 
 def _failure(entry: JournalEntry) -> Failure:
@@ -331,7 +337,7 @@ def _delivery(entry: JournalEntry) -> Delivery | None:
         group=str(fields.get("group") or entry.node),
         queue=queue,
         offset=offset,
-        reconsume_times=int(fields.get("reconsume_times") or 0),
+        reconsume_times=_int32(fields.get("reconsume_times")),
         at=entry.at_millis,
         entry=entry,
     )

@@ -15,7 +15,7 @@ from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown, unsent_text
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _SEND_OK = "SEND_OK"
@@ -171,7 +171,7 @@ def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
 def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
     """Add the places of a message's damaged records."""
     where = [f"{one.node}, commit log offset {one.log_offset}: {one.text}" for one in absent.damages]
-    return attrs.evolve(piece, text="; ".join([piece.text, *where]))
+    return attrs.evolve(piece, text=listed([piece.text, *where], "; "))
 
 
 def _judge_missing(history: History, store: NodeStore) -> Finding:
@@ -237,7 +237,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
 
 
 def _places(stores: Stores, message_id: str) -> str:
-    return ", ".join(
+    return listed(
         f"{queue} offset {offset} at {'+'.join(copy.node for copy in copies)}"
         for (queue, offset), copies in stores.places(message_id).items()
     )

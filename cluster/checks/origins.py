@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
@@ -28,7 +28,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
 
     def as_evidence(message_id: str) -> Evidence:
         copies = altered[message_id]
-        where = ", ".join(
+        where = listed(
             f"{copy.node} at commit log offset {copy.log_offset} has {copy.born_host} at {copy.born_at}"
             for copy in copies
         )
@@ -36,7 +36,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
             text=f"{message_id}: time or address of its producer are not those of the send: {where}",
             at_millis=copies[0].stored_at,
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))

@@ -16,7 +16,7 @@ from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.remoting.names import RESENT_PREFIXES, SCHEDULE_TOPIC, is_system_topic
 from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 
 _Place = tuple[Queue, int]
 
@@ -39,12 +39,12 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     found = dict(_find(history, stores, deliveries))
 
     def as_evidence(message_id: str) -> Evidence:
-        where = ", ".join(f"{queue} offset {offset}" for queue, offset in stores.places(message_id))
+        where = listed(f"{queue} offset {offset}" for queue, offset in stores.places(message_id))
         return Evidence(
             text=f"{message_id}: {found[message_id]}; it is stored at {where}",
             at_millis=min(copy.stored_at for copy in stores.by_message[message_id]),
             message_ids=(message_id,),
-            entries=history.by_message.get(message_id, ()),
+            entries=history.about(message_id),
         )
 
     yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))

@@ -102,7 +102,7 @@ def _describe_damage(damage: Damage, history: History) -> Evidence:
     return Evidence(
         text=f"{damage.node}, commit log offset {damage.log_offset}, {queue} offset {offset}: {damage.text}",
         message_ids=(damage.message_id,) if damage.message_id else (),
-        entries=history.by_message.get(damage.message_id, ()),
+        entries=history.about(damage.message_id),
     )
 
 

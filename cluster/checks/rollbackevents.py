@@ -5,7 +5,7 @@ A broker accepts any offset (broker-requests#44), and a slave copies its master'
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -13,6 +13,7 @@ from rmqlab.cluster.checks.copies import broker_of
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Queue
 from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.verdict.eventmaps import moved_offsets, queue_id_of
 
 
 @attrs.frozen
@@ -92,9 +93,8 @@ def _overwritten(history: History) -> Iterator[Rollback]:
     """Yield newer offsets of slaves that older ones of their master replaced."""
     for entry in history.of_kind("consumer_offsets_overwritten"):
         topic, _, group = str(entry.fields["key"]).partition("@")
-        queues: Mapping[int | str, tuple[int, int]] = entry.fields["queues"]
-        for queue_id, (before, after) in queues.items():
-            queue = Queue(topic, broker_of(entry.node, history), int(queue_id))
+        for queue_id, before, after in moved_offsets(entry.fields["queues"]):
+            queue = Queue(topic, broker_of(entry.node, history), queue_id)
             text = f"the metadata sync of {entry.node} moved it"
             yield Rollback(group, queue, before, after, entry.at_millis, entry.node, text, entry)
 
@@ -127,4 +127,5 @@ def parse_queue(text: str) -> Queue | None:
     """Parse `topic@broker:queue id`; None for anything else."""
     topic, at, rest = text.partition("@")
     broker, colon, queue_id = rest.rpartition(":")
-    return Queue(topic, broker, int(queue_id)) if at and colon and queue_id.isdecimal() else None
+    number = queue_id_of(queue_id)
+    return Queue(topic, broker, number) if at and colon and number is not None else None

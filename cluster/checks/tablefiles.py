@@ -17,6 +17,7 @@ from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
+from rmqlab.verdict.duetimes import may_repeat
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
 
@@ -72,7 +73,9 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
     metric, unit = f"{DELAY_OFFSET_BEHIND.name} {member.name}", DELAY_OFFSET_BEHIND.unit
     if not ended_in_good_order(member.name, history):
         return unknown(metric, unit, "the node was not stopped in good order")
-    table, delivered = _read(store, _DELAYS, DelayOffsets.decode), _delivered_levels(store)
+    started = (entry.node for entry in history.of_kind("node_ready"))
+    repeats = may_repeat(member.broker, started, history.roles)
+    table, delivered = _read(store, _DELAYS, DelayOffsets.decode), _delivered_levels(store, may_repeat=repeats)
     if table is None and delivered:
         return unknown(metric, unit, f"{_DELAYS} could not be read")
     stored = table.offset_table if table else {}
@@ -81,25 +84,37 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
     return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=line_evidence(lines))
 
 
-def _delivered_levels(store: NodeStore) -> Mapping[int, int]:
-    """Return the end of the delivered messages of each delay level.
+def _delivered_levels(store: NodeStore, *, may_repeat: bool) -> Mapping[int, int]:
+    """Return the end of the certainly delivered messages of each delay level.
 
-    The log contains each delivered message again under its own topic. A client that retries may have had a message
-    delayed twice: the first delivery is then that of the first record.
+    The log contains each delivered message again under its own topic. A message may have been delayed several times, as
+    by a client that retries: the level delivers these records in their order, once they are due. Records in several
+    levels have no order, so that deliveries are of other levels as far as possible.
     """
+    due_times = {
+        (entry.log_offset, entry.queue_id, entry.offset): entry.tags_code
+        for entry in store.entries
+        if entry.topic == SCHEDULE_TOPIC
+    }
     waiting: dict[tuple[str, str], list[Copy]] = collections.defaultdict(list)
     for copy in store.copies:
         if copy.queue.topic == SCHEDULE_TOPIC:
             waiting[copy.message_id, copy.real_topic].append(copy)
-    delivered: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+    delivered: dict[tuple[str, str], list[Copy]] = collections.defaultdict(list)
     for copy in store.copies:
         key = (copy.message_id, copy.queue.topic)
         if key in waiting and copy.log_offset > waiting[key][0].log_offset:
-            delivered[key].append(copy.log_offset)
+            delivered[key].append(copy)
     ends: dict[int, int] = {}
-    for key, offsets in delivered.items():
-        for copy in waiting[key][: len(offsets)]:
-            if offsets[-1] > copy.log_offset:
-                level = copy.queue.queue_id + 1
+    for key, found in delivered.items():
+        last, latest = found[-1].log_offset, max(copy.stored_at for copy in found)
+        of_levels: dict[int, list[Copy]] = collections.defaultdict(list)
+        for copy in waiting[key]:
+            due_at = due_times.get((copy.log_offset, copy.queue.queue_id, copy.offset), 0)
+            if copy.log_offset < last and due_at <= latest:
+                of_levels[copy.queue.queue_id + 1].append(copy)
+        others = sum(map(len, of_levels.values())) - (1 if may_repeat else len(found))
+        for level, copies in of_levels.items():
+            for copy in copies[: max(len(copies) - others, 0)]:
                 ends[level] = max(copy.offset + 1, ends.get(level, 0))
     return dict(sorted(ends.items()))

@@ -1,9 +1,21 @@
-"""Rules about the delivery of delayed messages, for both judges."""
+"""Rules about the delivery of delayed messages, for both judges.
 
+They follow from 4.9.8. The entry of a delayed message has its store time and the delay of its level
+(ScheduleMessageService.computeDeliverTimestamp, in CommitLog.checkMessageAndReturnSize); a level beyond the last one is
+the last one, in the record, too. A master delivers when its own clock has reached that time, and stores with the same
+clock. It delivers at once if the time is farther away than the whole delay of the level (correctDeliverTimestamp):
+after its clock was set back, or after a start with shorter delays. It repeats deliveries that its saved offset does not
+have: after a crash, or as a new master.
+"""
+
+import collections
+from collections.abc import Iterable
 from typing import Final
 
+from rmqlab.verdict.clocksteps import TOLERANCE
 from rmqlab.verdict.headers import why_unknown as why_nothing_to_compare
 from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.roles import Roles
 
 _LEVELS: Final = "message_delay_level"
 
@@ -18,4 +30,16 @@ def why_unknown(conditions: Conditions, *, has_sends: bool, has_stores: bool) ->
         return why
     if conditions.has_clock_faults:
         return "a fault set clocks, perhaps while messages waited"
+    if back := sorted(process for process, millis in conditions.went_back.items() if millis > TOLERANCE):
+        return f"the clock of {', '.join(back)} went back, perhaps while messages waited"
     return "brokers had different delay levels" if _LEVELS in conditions.changed_settings else ""
+
+
+def may_repeat(broker: str, started: Iterable[str], roles: Roles) -> bool:
+    """Return True if masters of a broker name may have delivered messages twice.
+
+    `started` are the nodes of all events `node_ready`.
+    """
+    starts = collections.Counter(started)
+    members = {span.node for span in roles.spans if span.broker == broker}
+    return len(roles.masters_over_time(broker)) > 1 or any(starts[node] > 1 for node in members)

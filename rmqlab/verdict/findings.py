@@ -13,6 +13,8 @@ EVIDENCE_LIMIT = 100
 """Pieces of evidence kept for one finding; its value counts all."""
 IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
+PLACES_LIMIT = 12
+"""Places of one message that the text of its evidence lists."""
 NO_COMMIT_DUE = "no commit to this node must have been saved"
 """Reason why `offset_file_behind` is unknown in a run without a due commit."""
 NOT_COMPARED = "its log and its master's were not compared"
@@ -151,6 +153,13 @@ def line_evidence(lines: Iterable[str]) -> tuple[Evidence, ...]:
     return tuple(Evidence(text=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 
+def listed(places: Iterable[str], separator: str = ", ") -> str:
+    """Return the first PLACES_LIMIT places, and the number of the others."""
+    known = list(places)
+    more = len(known) - PLACES_LIMIT
+    return separator.join(known[:PLACES_LIMIT]) + (f" and {more} more" if more > 0 else "")
+
+
 def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
     """Describe a window without a success, the longest of `windows`."""
     attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
@@ -160,7 +169,7 @@ def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
 
 def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
     """Describe a stored message that no journal has a send of."""
-    return f"no send in the journals, stored at {', '.join(sorted(places))} by {', '.join(sorted(set(nodes)))}"
+    return f"no send in the journals, stored at {listed(sorted(places))} by {', '.join(sorted(set(nodes)))}"
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

@@ -254,6 +254,9 @@ def _unrecorded(survey: JournalSurvey, lifetime: _Lifetime) -> Iterator[str]:
     if survey.kinds[OPENED] and survey.unchecked:
         count = "a send has" if survey.unchecked == 1 else f"{survey.unchecked} sends have"
         yield f"{count} no checksum, which {survey.process} records for each message"
+    if survey.kinds[OPENED] and survey.unplaced:
+        count = "an acknowledged send has" if survey.unplaced == 1 else f"{survey.unplaced} acknowledged sends have"
+        yield f"{count} no broker, queue or offset, which {survey.process} records"
     is_broker = Source.BROKERS in lifetime.sources
     if is_broker and _ended_once(survey) and not survey.kinds[LOG_SAMPLED]:
         yield f"it has no event {LOG_SAMPLED}, in which {survey.process} records the end of its log when it stops"

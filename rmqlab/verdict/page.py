@@ -54,8 +54,9 @@ _GAPS: Final = """
 
 An incomplete journal is a gap. Each metric that rests on this journal is then unknown, or a lower bound if missing
 entries can only lower its value. A gap in a broker's journal may hide a request that deleted a topic or a group, or
-reset offsets: values above zero that such a request explains are then unknown. A gap also makes the verdict `unknown`,
-unless a violation is proven.
+reset offsets: values above zero that such a request explains are then unknown. So are those that removed records, a
+fault of clocks or changed settings explain, if a gap in the journal of the supervisor or a broker may hide these. A gap
+also makes the verdict `unknown`, unless a violation is proven.
 
 | damage of a journal | how it is detected |
 |---|---|

@@ -13,10 +13,12 @@ from typing import Any, Final
 import attrs
 
 from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.runtime.text.digits import number_of
 from rmqlab.verdict.nodesettings import Settings, read_settings
 from rmqlab.verdict.rules import PROFILES, ROLES
 
 RECORD: Final = "cluster.json"
+_HIGHEST_RATE: Final = 1e9
 _WORKLOAD_SLOTS: Final = range(240, 254)
 """Last numbers of the addresses of workloads (`rmqlab.cluster.supervisor.plan.topology`)."""
 
@@ -48,7 +50,7 @@ class RunRecord:
         """Return True for an address that only workloads of the cluster have."""
         network, _, number = host.rpartition(".")
         is_known = bool(self.workload_network) and network == self.workload_network
-        return is_known and number.isdecimal() and int(number) in _WORKLOAD_SLOTS
+        return is_known and number_of(number) in _WORKLOAD_SLOTS
 
 
 NO_RECORD: Final = RunRecord()
@@ -67,7 +69,7 @@ def read_record(directory: Path) -> RunRecord:
         run=_text(record.get("run")),
         role=_one_of(ROLES, spec.get("role")),
         profile=_profile(spec),
-        rate=float(rate) if isinstance(rate, int | float) else None,
+        rate=float(rate) if isinstance(rate, int | float) and abs(rate) < _HIGHEST_RATE else None,
         settings=settings,
         own_keys=frozenset(_own_keys(spec)),
         addresses={f"{prefix}.{number}": name for name, number in slots.items()},

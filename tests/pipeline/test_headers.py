@@ -84,3 +84,15 @@ def test_both_judges_find_headers_of_retries_and_transactions(
     rewrite(directory, **changes)
     summary = compare(spark, directory)
     assert summary.findings["header_disagreement"].value == found
+
+
+@pytest.mark.long
+def test_a_delivery_without_recorded_times_shows_nothing(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = run_with_retry_and_commit()
+    for at, entry in enumerate(run.entries):
+        if entry.fields.get("topic") == RETRY:
+            others = {name: value for name, value in entry.fields.items() if name != "reconsume_times"}
+            run.entries[at] = attrs.evolve(entry, fields=others)
+    directory = write_run(run, tmp_path / "run")
+    rewrite(directory)
+    assert compare(spark, directory).findings["header_disagreement"].value == 0

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rmqlab.pipeline.journals import journalsource
-from rmqlab.pipeline.journals.journalcolumns import field_columns
+from rmqlab.pipeline.journals.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journals.journalsource import JournalSource
 from rmqlab.runtime.journals.journal import JournalEntry, Torn
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
@@ -68,8 +68,10 @@ def test_a_value_that_is_no_integer_of_its_size_is_null(value: object) -> None:
 
 def test_a_journal_is_read_in_batches_with_torn_bytes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journalsource, "_BATCH_ROWS", 4)
+    fields = {"topic": "orders", "began_at": 0, "outcome": "refused"}
     entries = [
-        msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": "sent", "fields": {"number": n}}) for n in range(10)
+        msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": "sent", "fields": fields | {"number": n}})
+        for n in range(10)
     ]
     (tmp_path / "a.msgpack").write_bytes(b"".join([*entries[:5], b"\xc1" * 7, *entries[5:]]))
     schema = StructType(
@@ -94,9 +96,17 @@ def test_a_journal_is_read_in_batches_with_torn_bytes(tmp_path: pathlib.Path, mo
 
 def test_readers_of_the_same_files_share_one_pass(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journalsource, "_BATCH_ROWS", 4)
-    kinds = ["sent", "delivered", "node_ready", "sent", "sent"] * 5
+    kinds = ["sent", "consumed", "node_ready", "sent", "sent"] * 5
     entries = [
-        msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": kind, "fields": {"number": n}})
+        msgpack.packb(
+            {
+                "v": 1,
+                "at": 1000 + n,
+                "node": "a",
+                "kind": kind,
+                "fields": {"topic": "orders", "began_at": 0, "outcome": "refused", "number": n},
+            }
+        )
         for n, kind in enumerate(kinds)
     ]
     (tmp_path / "a.msgpack").write_bytes(b"".join([*entries[:5], b"\xc1" * 7, *entries[5:]]))
@@ -121,3 +131,22 @@ def test_readers_of_the_same_files_share_one_pass(tmp_path: pathlib.Path, monkey
     assert {row["kind"] for batch in readers[0].read(partition) for row in batch.to_pylist()} == {"sent"}
     others = [row["kind"] for batch in readers[1].read(partition) for row in batch.to_pylist()]
     assert (others.count("journal_torn"), others.count("journal_survey"), others.count("sent")) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": 1.5, "b": [None]}, '{"a": 1.5, "b": [null]}'),
+        ({"a": float("inf"), "b": 7}, '{"a": "inf", "b": 7}'),
+        ({b"k": 1, "b": {1: float("nan")}}, '{"b\'k\'": 1, "b": {"1": "nan"}}'),
+    ],
+)
+def test_what_json_has_no_form_for_is_text(value: object, text: str) -> None:
+    assert as_json(value) == text
+
+
+def test_json_of_deeply_nested_values_is_cut() -> None:
+    value: object = 1
+    for _ in range(100_000):
+        value = [value]
+    assert '"..."' in as_json(value)

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+SENT = {"topic": "orders", "began_at": 0}
+PLACE = {"topic": "orders", "group": "shop", "broker": "broker-a", "queue": 0, "offset": 0}
+
+
 def entry(at: int, kind: str, **fields: Any) -> bytes:
     packed: bytes = msgpack.packb({"v": 1, "at": at, "node": "produce-1", "kind": kind, "fields": fields})
     return packed
@@ -21,9 +25,12 @@ def entry(at: int, kind: str, **fields: Any) -> bytes:
 def run(tmp_path: pathlib.Path) -> pathlib.Path:
     """A run with two journals; the second is torn."""
     (tmp_path / "journal").mkdir()
-    sent = [entry(1000 + n, "sent", number=n, message_id=f"{n:032X}", outcome="SEND_OK", offset=n) for n in range(500)]
+    sent = [
+        entry(1000 + n, "sent", number=n, message_id=f"{n:032X}", outcome="SEND_OK", offset=n, **SENT)
+        for n in range(500)
+    ]
     (tmp_path / "journal" / "produce-1.msgpack").write_bytes(b"".join(sent))
-    rest = [entry(n, "delivered", number=n, queues=[1, 2]) for n in range(10)]
+    rest = [entry(n, "delivered", number=n, queues=[1, 2], **PLACE) for n in range(10)]
     (tmp_path / "journal" / "consume-2.msgpack").write_bytes(b"".join(rest)[:-7])
     return tmp_path
 
@@ -47,7 +54,7 @@ def test_every_event_is_read_once_however_the_files_are_cut(
 
 def test_a_torn_end_is_a_row(spark: "SparkSession", run: pathlib.Path) -> None:
     (torn,) = spark.read.format("rmqlab-journal").load(str(run)).filter("kind = 'journal_torn'").collect()
-    last = entry(9, "delivered", number=9, queues=[1, 2])
+    last = entry(9, "delivered", number=9, queues=[1, 2], **PLACE)
     assert torn.process == "consume-2"
     assert json.loads(torn.fields)["size"] == len(last) - 7
 
@@ -67,7 +74,7 @@ def test_all_fields_are_there_as_json(spark: "SparkSession", run: pathlib.Path) 
     frame = spark.read.format("rmqlab-journal").load(str(run / "journal"))
     row = frame.filter("kind = 'delivered'").orderBy("at").first()
     assert row is not None
-    assert json.loads(row.fields) == {"number": 0, "queues": [1, 2]}
+    assert json.loads(row.fields) == {"number": 0, "queues": [1, 2], **PLACE}
 
 
 def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

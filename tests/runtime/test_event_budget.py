@@ -30,7 +30,7 @@ def test_events_that_no_peer_can_repeat_and_requested_traffic_have_no_limit(kind
     assert link.journal is not None
     text, count = "x" * 4000, 2 * BURST // 4000
     for _ in range(count):
-        link.emit(kind, group=text)
+        link.emit(kind, group=text, topic="orders", began_at=0, outcome="refused", max_offset=0)
         link.journal.flush()
     link.journal.close()
     _, (survey,) = survey_journals(tmp_path)

@@ -15,12 +15,15 @@ from rmqlab.runtime.journals.journal import (
     pack_entry,
     read_journal,
     read_journals,
+    scan_journal,
 )
 from rmqlab.runtime.journals.journaltail import JournalTail
 
+SENT = {"topic": "orders", "outcome": "SEND_OK", "began_at": 0}
+
 
 def entry(number: int, node: str = "broker-a") -> JournalEntry:
-    return JournalEntry(number, node, "sent", {"number": number, "outcome": "SEND_OK"})
+    return JournalEntry(number, node, "sent", {"number": number, **SENT})
 
 
 def write(path: pathlib.Path, *entries: JournalEntry) -> None:
@@ -57,6 +60,18 @@ def test_a_torn_tail_is_passed_over_and_cut_off_by_the_next_writer(tmp_path: pat
         assert list(read_journal(path)) == [entry(1), entry(2)]
         write(path, entry(4))
         assert list(read_journal(path)) == [entry(1), entry(2), entry(4)]
+
+
+def test_the_next_writer_keeps_an_entry_with_an_invalid_value(tmp_path: pathlib.Path) -> None:
+    """Such as an offset that a foreign broker has chosen: it must not vanish."""
+    path = tmp_path / "produce-1.msgpack"
+    write(path, entry(1), JournalEntry(2, "broker-a", "sent", {**SENT, "offset": 2**63 - 1}))
+    size = path.stat().st_size
+    write(path, entry(3))
+    assert path.stat().st_size > size
+    with path.open("rb") as file:
+        kinds = [type(found).__name__ for found in scan_journal(file.fileno())]
+    assert kinds == ["tuple", "Torn", "tuple"]
 
 
 def test_a_full_disk_delays_entries_and_does_not_tear_the_file(
@@ -153,6 +168,6 @@ def test_a_garbled_journal_is_read_up_to_there(tmp_path: pathlib.Path, garbage: 
 def test_an_entry_whose_columns_have_other_types_is_not_read(
     tmp_path: pathlib.Path, columns: dict[str, object]
 ) -> None:
-    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": {}}
+    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": SENT}
     (tmp_path / "broker-a.msgpack").write_bytes(pack_entry(entry(1)) + msgpack.packb(good | columns))
     assert read_journals(tmp_path) == [entry(1)]

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -22,7 +23,10 @@ from rmqlab.runtime.journals.journalsurvey import (
 
 
 def entry(number: int, kind: str = "sent") -> JournalEntry:
-    return JournalEntry(number, "produce-1", kind, {"number": number})
+    place = {"topic": "orders", "broker": "broker-a", "queue": 0, "offset": number, "max_offset": number}
+    return JournalEntry(
+        number, "produce-1", kind, {"number": number, "group": "shop", "began_at": 0, "outcome": "refused"} | place
+    )
 
 
 @pytest.fixture
@@ -352,21 +356,37 @@ def test_long_entries_behind_damage_are_read(path: pathlib.Path) -> None:
     assert survey(path).entries == 1
 
 
+GOOD = {"outcome": "refused", "topic": "orders", "began_at": 5, "took": None}
+
+
 @pytest.mark.parametrize(
     ("at", "kind", "fields"),
     [
-        (-1, "sent", {}),
-        (2**62, "sent", {}),
-        (1, "sent", {"began_at": "y"}),
+        (-1, "sent", {**GOOD}),
+        (2**62, "sent", {**GOOD}),
+        (1, "sent", {**GOOD, "began_at": "y"}),
         (1, "log_sampled", {"max_offset": "x"}),
         (1, "route_believed", {"brokers": "x"}),
         (1, "rebalanced", {"held": 5}),
+        (True, "sent", {**GOOD}),
+        (1, "sent", {}),
+        (1, "sent", {**GOOD, "took": 0.5}),
+        (1, "sent", {**GOOD, "took": True}),
+        (1, "sent", {**GOOD, "began_at": 2**62}),
+        (1, "sent", {**GOOD, "queue": 2**31}),
+        (1, "sent", {**GOOD, "offset": 2**62}),
+        (1, "sent", {**GOOD, "topic": ["orders"]}),
+        (1, "journal_closed", {"crc": math.inf}),
+        (1, "cluster_starting", {"rate": math.nan}),
+        (1, "node_ready", {"orderly": 1}),
+        (1, "node_ready", {"address": "127.77.1.20:10911", "broker_name": "broker-a"}),
+        (1, "offset_moved_back", {"group": "shop", "topic": "orders", "queue_id": 0, "before": 9}),
     ],
 )
 def test_an_entry_with_an_invalid_value_is_no_entry(
     tmp_path: pathlib.Path, at: int, kind: str, fields: dict[str, object]
 ) -> None:
-    entries = [JournalEntry(at, "n", kind, fields), JournalEntry(5, "n", "sent", {"began_at": None, "took": 0.5})]
+    entries = [JournalEntry(at, "n", kind, fields), JournalEntry(5, "n", "sent", GOOD)]
     (tmp_path / "n.msgpack").write_bytes(b"".join(pack_entry(one, seq) for seq, one in enumerate(entries, 1)))
     (journal,), (survey,) = survey_journals(tmp_path)
     assert [one.at_millis for one in journal] == [5]

@@ -136,6 +136,24 @@ def test_a_gap_weakens_the_metrics_that_rest_on_it(finding: Finding, known: tupl
     assert weakened(finding, CUT) == known
 
 
+@pytest.mark.parametrize(
+    ("metric", "excuses"),
+    [
+        ("place_disagreement", {Source.BROKERS, Source.SUPERVISOR}),
+        ("origin_disagreement", {Source.BROKERS, Source.SUPERVISOR}),
+        ("header_disagreement", {Source.BROKERS, Source.SUPERVISOR}),
+        ("delivered_early", {Source.BROKERS, Source.SUPERVISOR, Source.PRODUCERS}),
+        ("store_time_disagreement", {Source.SUPERVISOR}),
+    ],
+)
+def test_a_lost_journal_may_hide_what_explains_a_contradiction(metric: str, excuses: set[Source]) -> None:
+    """Removed records, faults of clocks, changed settings, and failed attempts."""
+    for source in Source:
+        gap = Gap(process="one", sources=frozenset({source}), text="cut")
+        value, _ = weakened(of(metric, 2), gap)
+        assert value == (None if source in excuses else 2), source
+
+
 def test_entries_of_another_process_are_named_and_prove_nothing() -> None:
     foreign = JournalSurvey(process="produce-1", size=1000)
     for seq, kind in enumerate(("sent", "sent", CLOSED), 1):
@@ -187,7 +205,8 @@ def workload(*events: tuple[str, dict[str, Any]]) -> JournalSurvey:
     return whole
 
 
-SENT = ("sent", {"outcome": "SEND_OK"})
+PLACE = {"broker": "broker-a", "queue": 0, "offset": 0}
+SENT = ("sent", {"outcome": "SEND_OK", **PLACE})
 
 
 @pytest.mark.parametrize(
@@ -212,12 +231,21 @@ def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any
 
 def test_a_send_without_its_checksum_is_a_gap() -> None:
     opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
-    sends = [("sent", {"outcome": "SEND_OK", "message_id": name, "crc": crc}) for name, crc in (("A", 5), ("B", None))]
-    batch = ("sent", {"outcome": "SEND_OK", "message_id": "C,D", "crc": None})
+    sends = [("sent", {**SENT[1], "message_id": name, "crc": crc}) for name, crc in (("A", 5), ("B", None))]
+    batch = ("sent", {**SENT[1], "message_id": "C,D", "crc": None})
     counted = ("produced", {"sent": 3, "SEND_OK": 3})
     (gap,) = find_gaps([opened, workload(*sends, batch, counted)], STOPPED)
     assert "a send has no checksum, which produce-1 records for each message" in gap.text
     assert find_gaps([opened, workload(sends[0], batch, ("produced", {"sent": 2, "SEND_OK": 2}))], STOPPED) == ()
+
+
+@pytest.mark.parametrize("name", PLACE)
+def test_an_acknowledged_send_without_its_place_is_a_gap(name: str) -> None:
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    counted = ("produced", {"sent": 1, "SEND_OK": 1})
+    unplaced = ("sent", {**SENT[1], name: None})
+    (gap,) = find_gaps([opened, workload(unplaced, counted)], STOPPED)
+    assert "an acknowledged send has no broker, queue or offset, which produce-1 records" in gap.text
 
 
 def test_a_workload_that_started_twice_counted_only_once() -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rmqlab.pipeline.audit import detection, routes
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import Absence, Belief, ClusterEvent, Known
+from rmqlab.verdict.eventmaps import route_addresses
 from rmqlab.verdict.findings import Finding
 
 _ENDS = {"node_killed": "killed", "node_stopped": "stopped", "node_crashed": "crashed", "node_paused": "paused"}
@@ -95,8 +96,7 @@ def client_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in events:
         if one.kind == "route_believed":
-            brokers = (one.fields.get("brokers") or {}).values()
-            routes_of[one.node][str(one.fields["topic"])] = {addr for group in brokers for addr in group.values()}
+            routes_of[one.node][str(one.fields["topic"])] = route_addresses(one.fields.get("brokers"))
         elif one.kind in _GONE:
             routes_of.pop(one.node, None)
         else:

@@ -1,7 +1,7 @@
 """Nodes whose clocks contradict those of others.
 
 Tables: clock_bounds, misdated_records; metrics: clock_disagreement NODE, store_time_disagreement. A row of clock_bounds
-is the largest difference by which events show one node's clock behind another's, misdated records included. Spark joins
+is the largest difference by which events show one node's clock behind another's, without misdated records. Spark joins
 the places of each message with its sends and deliveries, once each; this process receives one row per pair of nodes.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rmqlab.pipeline.audit.relations import Query, in_memory
-from rmqlab.pipeline.audit.run import Run
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS, STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, line_evidence, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, line_evidence, listed, unknown
 from rmqlab.verdict.storetimes import why_unknown
 
 _TOLERANCE = 1000
@@ -28,7 +28,7 @@ _ENDS = ("node_killed", "node_stopped", "node_crashed")
 # The record may be another than the one of this time: the broker lost records in between, and stored the message again.
 _AGAIN = "({at} < {record}.stored_at and exists({record}.losses, lost -> lost between {at} and {record}.stored_at))"
 
-_BOUNDS = f"""
+_EVENTS = f"""
 with agreed as (
     -- Logs that disagree about the time are altered, and show nothing of a clock.
     select message_id, broker, topic, queue, offset, min(stored_at) stored_at from {{records}} c
@@ -53,7 +53,10 @@ with agreed as (
         if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset
             and not {_AGAIN.format(at="d.at", record="m")}, m.stored_at - d.at, null) got_unstored
     from met m left join deliveries d on m.message_id = d.message_id
-), highest as (
+)
+"""
+_BOUNDS = f"""
+{_EVENTS}, highest as (
     select stored, sent, got, max(struct(stored_by millis, message_id)) stored_by,
         max(struct(acknowledged millis, message_id)) acknowledged, max(struct(got_by millis, message_id)) got_by,
         max(struct(got_unstored millis, message_id)) got_unstored, {in_memory("coalesce(stored, sent)")}
@@ -91,6 +94,9 @@ with around as (
 select node, broker, topic, queue, offset, log_offset, message_id, stored_at, before, after from around
 where before <= after and coalesce(earliest <= before, true) and coalesce(after <= latest, true)
     and (stored_at < before - {_TOLERANCE} or stored_at > after + {_TOLERANCE})
+    and message_id in (
+        {_EVENTS.format(records="copies")}
+        select message_id from events where greatest(stored_by, acknowledged, got_unstored) > {_TOLERANCE})
 """
 _MISDATED_MESSAGES = f"""
 select *, count(*) over () found from (
@@ -125,11 +131,12 @@ def judge(run: Run) -> Iterator[Finding]:
     is_suspected = any(row.worst.message_id and row.millis > _TOLERANCE for row in rows)
     if is_suspected and not run.conditions.has_clock_faults:
         run.table("misdated_records", _MISDATED, is_rare=True)
-        rows, misdated = run.batch(Query(_BOUNDS.format(records=_DATED)), Query(_MISDATED_MESSAGES))
+        bounds = written("clock_bounds", _BOUNDS.format(records=_DATED), is_bounded=True)
+        rows, misdated = run.batch(bounds, Query(_MISDATED_MESSAGES))
     else:
         misdated = []
         run.write_empty("misdated_records")
-    yield _judge_store_times(run, misdated)
+    yield _judge_store_times(run, misdated, has_messages=_has_messages(run))
     rows = sorted(rows, key=lambda row: (row.behind, row.ahead))
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE],
@@ -147,14 +154,18 @@ def judge(run: Run) -> Iterator[Finding]:
         )
 
 
-def _judge_store_times(run: Run, misdated: Sequence[Any]) -> Finding:
+def _has_messages(run: Run) -> bool:
+    return any(row.kind in ("sent", "delivered") for row in run.event_times)
+
+
+def _judge_store_times(run: Run, misdated: Sequence[Any], *, has_messages: bool) -> Finding:
     metric, unit = STORE_TIME_DISAGREEMENT.name, STORE_TIME_DISAGREEMENT.unit
     faulted = run.conditions.has_clock_faults
-    if why := why_unknown(has_stores=bool(run.stores), has_clock_faults=faulted):
+    if why := why_unknown(has_messages=has_messages, has_stores=bool(run.stores), has_clock_faults=faulted):
         return unknown(metric, unit, why)
     evidence = tuple(
         Evidence(
-            text=f"{row.message_id}: its store time is not between those of the records around it: {', '.join(row.places)}",
+            text=f"{row.message_id}: its store time is not between those of the records around it: {listed(row.places)}",
             at_millis=row.stored_at,
             message_ids=(row.message_id,),
         )

@@ -12,7 +12,7 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.duetimes import why_unknown
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
 
 _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
@@ -58,7 +58,7 @@ def judge(run: Run) -> Iterator[Finding]:
         return
     evidence = tuple(
         Evidence(
-            text=f"{row.message_id}: stored in its own topic before it was due: {', '.join(row.places)}",
+            text=f"{row.message_id}: stored in its own topic before it was due: {listed(row.places)}",
             at_millis=row.stored_at,
             message_ids=(row.message_id,),
         )

@@ -154,7 +154,7 @@ select node, max_by(`group`, seq) `group`, {in_memory("at")} from (
     select node, `group`, seq, at from deliveries union all select node, `group`, seq, at from commits) group by node
 """
 
-_MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
+_MESSAGE: Final = "coalesce(message_id, '') message_id, reconsume_times, from_broker_id"
 
 _FACTS: Final = (
     Query(_CLUSTER_EVENTS, "cluster_events"),

@@ -16,7 +16,7 @@ from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown, unsent_text
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, listed, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
@@ -290,7 +290,7 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     pieces: dict[str, list[str]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.nth):
         piece = _describe(row)
-        pieces[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
+        pieces[row.metric].append(listed([piece, *row.damages], "; ") + _removals(run, row.metric, row.send))
     return {metric: tuple(parts) for metric, parts in pieces.items()}
 
 

@@ -14,7 +14,7 @@ from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSAC
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
 from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
 from rmqlab.verdict.headers import (
     HOST_KINDS,
     SENT_BITS,
@@ -46,7 +46,7 @@ COLUMNS: Final = """
 """
 _RETRY: Final = """named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset,
     'times', reconsume_times)"""
-RETRIED: Final = f"if({_IS_RETRY}, {_RETRY}, null)"
+RETRIED: Final = f"if({_IS_RETRY} and reconsume_times is not null, {_RETRY}, null)"
 _HEADER: Final = f"""named_struct(
     'is_odd', {{is_judged}} and ({{is_of_other_broker}} or
         ({_IS_HALF} or content_crc is not null) and reconsume_times != 0
@@ -71,7 +71,7 @@ with batches as (
     from sends where message_id is not null group by message_id having count(*) = 1
 ), least as (
     select message_id, topic, broker, queue, offset, min(reconsume_times) times
-    from deliveries where {_IS_RETRY} group by all
+    from deliveries where {_IS_RETRY} and reconsume_times is not null group by all
 ), halves as (
     select distinct message_id, node, log_offset from copies where topic = {literal(HALF_TOPIC)}
 ), lost as (
@@ -79,9 +79,15 @@ with batches as (
     union all select node, log_offset, until from holes
     union all select node, 0, begin from header_begins
 ), excused as (
-    select distinct c.node, c.log_offset from copies c join lost x
-        on c.node = x.node and c.prepared_at >= x.log_offset and c.prepared_at < x.until
-    where c.content_crc is not null and c.{_IS_COMMITTED}
+    -- A place is in a lost part if one that begins before it, or at it, ends behind it.
+    select node, log_offset from (
+        select node, log_offset, place, max(until) over (partition by node order by place, is_copy
+            rows between unbounded preceding and current row) reach, is_copy
+        from (
+            select node, cast(null as bigint) log_offset, log_offset place, until, false is_copy from lost
+            union all select node, log_offset, prepared_at, null, true from copies
+            where content_crc is not null and {_IS_COMMITTED}))
+    where is_copy and reach > place
 ), compared as (
     select c.*, s.sent, l.times, {_IS_HALF.replace("topic", "c.topic")} is_half,
         c.content_crc is not null and coalesce(nullif(c.real_topic, ''), c.topic) = s.sent_topic is_kept,
@@ -152,7 +158,7 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         return
     evidence = tuple(
         Evidence(
-            text=f"{row.message_id}: the header of its record is not what its broker stored: {', '.join(row.places)}",
+            text=f"{row.message_id}: the header of its record is not what its broker stored: {listed(row.places)}",
             at_millis=row.stored_at,
             message_ids=(row.message_id,),
         )

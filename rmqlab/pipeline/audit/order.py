@@ -108,7 +108,7 @@ with numbered as (
     from (
         select * from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
         union all select * from new_deliveries) d
-    where d.reconsume_times = 0
+    where coalesce(d.reconsume_times, 0) = 0
 )
 select * from numbered where nth = 1
 """,

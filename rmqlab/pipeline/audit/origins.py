@@ -11,7 +11,7 @@ from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
 _NEVER: Final = 2**63 - 1
@@ -84,7 +84,7 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         return
     evidence = tuple(
         Evidence(
-            text=f"{row.message_id}: time or address of its producer are not those of the send: {', '.join(row.places)}",
+            text=f"{row.message_id}: time or address of its producer are not those of the send: {listed(row.places)}",
             at_millis=row.stored_at,
             message_ids=(row.message_id,),
         )

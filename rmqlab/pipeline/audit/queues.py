@@ -11,6 +11,7 @@ from rmqlab.pipeline.audit import offsetfiles, ownoffsets
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
+from rmqlab.runtime.journals.schema import OFFSET_LIMIT
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
 from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown
@@ -55,11 +56,11 @@ with noted as (
     select consumer, name, is_success, case when is_success then at - held when held > 0 then
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
-    from noted where name rlike '@.*:[0-9]+$'
+    from noted where name rlike '@.*:[0-9]+$' and try_cast(regexp_extract(name, ':([0-9]+)$', 1) as int) is not null
 ), tries as (
     select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at,
         true is_success
-    from deliveries where reconsume_times = 0
+    from deliveries where coalesce(reconsume_times, 0) = 0
     union all select consumer, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
 select 'read' operation, '' broker, tries.broker target, began_at, ended_at, is_success from tries
@@ -154,21 +155,25 @@ with reported as (
     from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
 ), synced as (
     select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
-        cast(queue as int) queue, pair[0] before, pair[1] after, 'metadata sync' why
-    from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
-        explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
-        from cluster_events h left join brokers_of_nodes b on h.node = b.node
-        where kind = 'consumer_offsets_overwritten')
+        try_cast(queue as int) queue, get(pair, 0) before, get(pair, 1) after, 'metadata sync' why
+    from (select seq, at, node, key, broker, queue, from_json(text, 'array<bigint>') pair
+        from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
+            explode(from_json(get_json_object(fields, '$.queues'), 'map<string,string>')) as (queue, text)
+            from cluster_events h left join brokers_of_nodes b on h.node = b.node
+            where kind = 'consumer_offsets_overwritten'))
+    where queue rlike '^[0-9]+$' and try_cast(queue as int) is not null and size(pair) = 2
+        and get(pair, 0) between -{offset_limit} and {offset_limit}
+        and get(pair, 1) between -{offset_limit} and {offset_limit}
 ), corrected as (
     select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
-        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, cast(regexp_extract(name, ':([0-9]+)$', 1) as int) queue,
+        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, try_cast({queue_id} as int) queue,
         asked before, offered after, 'out of bounds' why
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
         from cluster_events h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
-    where offered < asked and name rlike '@.*:[0-9]+$'
+    where offered < asked and name rlike '@.*:[0-9]+$' and try_cast({queue_id} as int) is not null
 ), recorded as (
     select * from corrected union all select * from synced union all {reported_alone}
 ), falling as (
@@ -196,6 +201,8 @@ where nth > coalesce(reports, 0)
 _MOVES = _MOVES_TEMPLATE.format(
     reported_alone=_ALONE.format(these="reported", reports="corrected"),
     falling_alone=_ALONE.format(these="falling", reports="recorded"),
+    offset_limit=OFFSET_LIMIT - 1,
+    queue_id="regexp_extract(name, ':([0-9]+)$', 1)",
 )
 
 _MOVES_OF_GROUPS = """

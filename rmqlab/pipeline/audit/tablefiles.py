@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from rmqlab.pipeline.audit.records import ended_in_good_order
-from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
@@ -16,6 +16,7 @@ from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
+from rmqlab.verdict.duetimes import may_repeat
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
 
@@ -30,30 +31,40 @@ select /*+ shuffle_hash(m) */ distinct m.node, d.`group` from (
 where coalesce(d.from_broker_id, 0) = 0
 """
 
-# A message that a client's retry delayed twice: the n-th of its records is delivered if its own topic has n records
-# behind the first of them, and one behind this record.
+# Records of a message in one delay level are delivered in their order, once they are due; those in several levels have no
+# order. `found` are its records under its own topic: of each level, so many are delivered for certain as the records in
+# other levels leave. A broker of {repeating} may have delivered one record several times.
 _DELIVERED = f"""
 with waiting as (
-    select node, queue, offset, log_offset, message_id, real_topic,
-        row_number() over (partition by node, message_id, real_topic order by log_offset) nth,
-        min(log_offset) over (partition by node, message_id, real_topic) first
-    from copies where topic = '{SCHEDULE_TOPIC}' and real_topic is not null
+    select /*+ shuffle_hash(e) */ c.node, c.queue, c.offset, c.log_offset, c.message_id, c.real_topic,
+        coalesce(e.tagsCode, 0) due_at,
+        min(c.log_offset) over (partition by c.node, c.message_id, c.real_topic) first
+    from copies c left join queue_entries e on c.node = e.node and c.log_offset = e.commitLogOffset
+        and c.topic = e.topic and c.queue = e.queueId and c.offset = e.queueOffset
+    where c.topic = '{SCHEDULE_TOPIC}' and c.real_topic is not null
 ), followed as (
-    select /*+ shuffle_hash(w) */ w.node, w.queue, w.offset, w.log_offset, w.nth, count(*) found,
-        max(c.log_offset) last
+    select /*+ shuffle_hash(w) */ w.node, w.message_id, w.real_topic, w.queue, w.offset, w.log_offset, w.due_at,
+        count(*) found, max(c.log_offset) last, max(c.stored_at) latest
     from copies c join waiting w on w.node = c.node and w.message_id = c.message_id and w.real_topic = c.topic
         and c.log_offset > w.first
     group by all
+), due as (
+    select node, queue, offset, if(node in ({{repeating}}), 1, found) found,
+        row_number() over (partition by node, message_id, real_topic, queue order by log_offset) nth,
+        count(*) over (partition by node, message_id, real_topic, queue) of_level,
+        count(*) over (partition by node, message_id, real_topic) of_all
+    from followed where log_offset < last and due_at <= latest
 )
-select node, queue + 1 level, max(offset) + 1 until from followed
-where found >= nth and last > log_offset group by node, queue
+select node, queue + 1 level, max(offset) + 1 until from due
+where nth <= found - (of_all - of_level) group by node, queue
 """
 
 
 def judge(run: Run) -> Iterator[Finding]:
     """Yield the findings of every master that was ready."""
     _share_master_spans(run)
-    served, delivered = run.batch(Query(_SERVED), Query(_DELIVERED))
+    repeating = ", ".join(map(literal, _repeating(run))) or "''"
+    served, delivered = run.batch(Query(_SERVED), Query(_DELIVERED.format(repeating=repeating)))
     for member in run.members.values():
         if not member.broker or member.broker_id:
             continue
@@ -63,6 +74,13 @@ def judge(run: Run) -> Iterator[Finding]:
         else:
             yield _judge_groups(run, member, {row["group"] for row in served if row.node == member.name})
             yield _judge_delays(run, member, {row.level: row.until for row in delivered if row.node == member.name})
+
+
+def _repeating(run: Run) -> list[str]:
+    """Return the nodes whose broker name may have delivered messages twice."""
+    started = [one.node for one in run.cluster_events if one.kind == "node_ready"]
+    repeats = {broker for broker in run.roles.brokers if may_repeat(broker, started, run.roles)}
+    return [member.name for member in run.members.values() if member.broker in repeats]
 
 
 def _share_master_spans(run: Run) -> None:

@@ -22,7 +22,7 @@ with firsts as (
     select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
     group by node, topic, queue
 ), expired as (
-    select d.message_id from deliveries d join deleting x on d.broker = x.broker
+    select d.seq from deliveries d join deleting x on d.broker = x.broker
         left join firsts f on f.node = x.node and f.topic = d.topic and f.queue = d.queue
     where d.offset < coalesce(f.first, d.offset + 1)
 )
@@ -30,7 +30,7 @@ select d.message_id, min(d.at) at, min_by(concat(d.topic, '@', d.broker, ':', d.
     min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node
 from (select /*+ shuffle_hash(c) */ d.* from deliveries d left anti join copies c on d.message_id = c.message_id
         where d.message_id != '') d
-    left anti join expired e on d.message_id = e.message_id
+    left anti join expired e on d.seq = e.seq
 group by d.message_id
 """
 

@@ -6,6 +6,7 @@ column has any other value as JSON, and a double column has integers too.
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,8 +14,29 @@ import pyarrow as pa
 
 Fields = Mapping[str, Any]
 
-as_json: Final = json.JSONEncoder(default=str).encode
-"""Return a value as JSON text. One encoder for all: `json.dumps` with `default` makes one for each value."""
+_encode: Final = json.JSONEncoder(default=str, allow_nan=False).encode
+"""One encoder for all: `json.dumps` with `default` makes one for each value."""
+_DEEPEST: Final = 50
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON text; what JSON has no form for is text in it."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return _encode(_plain(value, _DEEPEST))
+
+
+def _plain(value: object, depth: int) -> object:
+    """Return a copy without what JSON has no form for.
+
+    Keys of other types and infinite numbers are texts in it; what is nested too deeply is omitted.
+    """
+    if isinstance(value, dict):
+        return {str(key): _plain(one, depth - 1) for key, one in value.items()} if depth else "..."
+    if isinstance(value, list | tuple):
+        return [_plain(one, depth - 1) for one in value] if depth else "..."
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def field_columns(columns: Sequence[pa.Field], fields: Sequence[Fields]) -> list[pa.Array]:

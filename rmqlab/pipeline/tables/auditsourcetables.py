@@ -22,7 +22,11 @@ SOURCE_TABLES = (
             OFFSET,
             Column("began_at", "bigint", "begin of a send, ms"),
             Column("took", "double", "duration of an attempt, ms"),
-            Column("reconsume_times", "int", "how often the message was handed back before"),
+            Column(
+                "reconsume_times",
+                "int",
+                "how often the message was handed back before; null if its consumer recorded none",
+            ),
             Column("from_broker_id", "int", "broker id that a delivery came from"),
             Column("broker_id", "int", "broker id that a commit went to"),
             Column("error", "string", "error of an attempt"),

@@ -33,7 +33,7 @@ import msgpack
 
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.journals.journalwaste import LEAST_WASTE, LONGEST_ENTRY, MOST_ITEMS, Waste
-from rmqlab.runtime.journals.schema import invalid_field
+from rmqlab.runtime.journals.schema import LATEST, invalid_field
 from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
@@ -68,8 +68,6 @@ _HEAD_MAPS = b"\x85\x86"
 """The byte before these keys: a map of five or six items."""
 _HEAD_BYTES = 21
 """Its longest."""
-_LATEST = 253_402_300_799_999
-"""The last millisecond of the year 9999: dates end there."""
 READ_BYTES = 2**20
 _FIRST_READ_BYTES = 4 * 2**10
 """Bytes of the first read from a place on; each further one is twice as large, up to `READ_BYTES`."""
@@ -358,8 +356,8 @@ def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
     """
     for entry in unpacker:
         at_millis, node, kind, fields = entry["at"], entry["node"], entry["kind"], entry["fields"]
-        is_entry = isinstance(at_millis, int) and isinstance(node, str) and isinstance(kind, str)
-        if not is_entry or not isinstance(fields, dict) or not 0 <= at_millis <= _LATEST:
+        is_entry = type(at_millis) is int and isinstance(node, str) and isinstance(kind, str)
+        if not is_entry or not isinstance(fields, dict) or not 0 <= at_millis <= LATEST:
             raise TypeError("not an entry of a journal")
         if invalid := invalid_field(kind, fields):
             raise TypeError(f"{kind} with an invalid value of {invalid}")
@@ -370,13 +368,23 @@ def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
 def _cut_torn_tail(file: int) -> int:
     """Cut the bytes after the last whole entry; return the entry's `seq`.
 
-    A reader could not continue after such bytes.
+    A reader could not continue after such bytes. An entry with an invalid value stays: readers report it.
     """
     seq, tail = 0, None
     for found in scan_journal(file):
         tail = found if isinstance(found, Torn) else None
         seq = seq if isinstance(found, Torn) else found[1].seq
-    if tail is not None and tail.at + tail.size == os.fstat(file).st_size:
+    if tail is not None and tail.at + tail.size == os.fstat(file).st_size and not _is_map(file, tail):
         log.warning("the journal ended in the middle of an entry: %d bytes are cut off", tail.size)
         os.ftruncate(file, tail.at)
     return seq
+
+
+def _is_map(file: int, tail: Torn) -> bool:
+    """Return True if bytes begin with a whole map that has a number as entries have."""
+    unpacker = new_unpacker()
+    with contextlib.suppress(*BROKEN):
+        unpacker.feed(os.pread(file, min(tail.size, LONGEST_ENTRY), tail.at))
+        found = unpacker.unpack()
+        return isinstance(found, dict) and isinstance(found.get("seq"), int)
+    return False

@@ -7,7 +7,7 @@ process wrote. The ranges of a file can be surveyed separately, and their survey
 import collections
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import cattrs
@@ -28,6 +28,10 @@ from rmqlab.runtime.regularfile import open_regular
 
 MOST_NOTED = 100
 """Maximum number of damaged places, of breaks in the sequence numbers, and of runs, that a survey lists."""
+
+
+_NOT_ACKNOWLEDGED: Final = ("refused", "indeterminate")
+_PLACE: Final = ("broker", "queue", "offset")
 
 
 @attrs.frozen
@@ -93,6 +97,8 @@ class JournalSurvey:
     """The same numbers, as the workload counted them itself when it ended."""
     unchecked: int = 0
     """Number of sends of single messages without the checksum of their content."""
+    unplaced: int = 0
+    """Number of acknowledged sends without broker, queue or offset."""
     runs: list[str] = attrs.field(factory=list)
     """The different ids of runs that the file names: one in a sound file, none before version 4."""
     stretches: list[Stretch] = attrs.field(factory=list)
@@ -175,10 +181,12 @@ class JournalSurvey:
         if kind == "sent":
             self.counted[str(fields.get("outcome"))] += 1
             self.unchecked += fields.get("crc") is None and "," not in str(fields.get("message_id") or ",")
+            is_acknowledged = fields.get("outcome") not in _NOT_ACKNOWLEDGED
+            self.unplaced += is_acknowledged and any(fields.get(name) is None for name in _PLACE)
         elif kind == "delivered":
             self.counted["delivered"] += 1
         elif kind in ("produced", "consumed"):
-            self.stated.update({name: n for name, n in fields.items() if name != "sent" and isinstance(n, int)})
+            self.stated.update({name: n for name, n in fields.items() if name != "sent" and type(n) is int})
 
     def _note_runs(self, runs: Iterable[str]) -> None:
         new = [run for run in runs if run and run not in self.runs]
@@ -209,6 +217,7 @@ class JournalSurvey:
         self.counted += part.counted
         self.stated += part.stated
         self.unchecked += part.unchecked
+        self.unplaced += part.unplaced
         self.torn += part.torn
         self.torn_bytes += part.torn_bytes
         self.tail_bytes += part.tail_bytes

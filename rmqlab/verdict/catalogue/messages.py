@@ -6,11 +6,13 @@ from rmqlab.verdict.catalogue.shared import (
     BROKER_JOURNALS,
     CONSUMER_JOURNALS,
     DELIVERIES,
+    DISTURBANCES,
     MESSAGES,
     NOTHING_SENT,
     PRODUCER_JOURNALS,
     REQUESTS,
     STORE_MISSING,
+    SUPERVISOR_JOURNAL,
 )
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
 from rmqlab.verdict.metrics import Metric
@@ -139,6 +141,7 @@ PLACE_DISAGREEMENT: Final = Metric(
     unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,
+    excused_by=DISTURBANCES,
 )
 
 DUPLICATES: Final = (
@@ -221,6 +224,7 @@ ORIGIN_DISAGREEMENT: Final = Metric(
     " value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
+    excused_by=DISTURBANCES,
 )
 
 CONTENT_DISAGREEMENT: Final = Metric(
@@ -250,11 +254,12 @@ HEADER_DISAGREEMENT: Final = Metric(
     blind_to="records stored after a broker removed some, which an operator may have sent again; batches; the sysFlag"
     " of sends before it was recorded, and of messages that a consumer sent back; copies that a client sent to another"
     " topic; store hosts that are IPv6 addresses, of brokers that were renamed, and all of them if a broker got another"
-    " address; reconsume times of messages that were not delivered from their retry topic; half messages before the"
-    " first file of the log, and in damaged parts",
+    " address; reconsume times of messages without a delivery from their retry topic that recorded them; half messages"
+    " before the first file of the log, and in damaged parts",
     unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,
+    excused_by=DISTURBANCES,
 )
 
 DELIVERED_EARLY: Final = Metric(
@@ -266,23 +271,25 @@ DELIVERED_EARLY: Final = Metric(
     " its level, to the millisecond.",
     blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
     " first one, and messages that a consumer sent back",
-    unknown_when="nothing was sent, no store was given, a fault set clocks, or brokers had different delay levels; with"
-    " a store missing it is at least the value",
+    unknown_when="nothing was sent, no store was given, a fault set clocks, a clock went back, or brokers had different"
+    " delay levels; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
+    excused_by=DISTURBANCES | PRODUCER_JOURNALS,
 )
 
 STORE_TIME_DISAGREEMENT: Final = Metric(
     name="store_time_disagreement",
     unit=MESSAGES,
     text="with another store time than the records around it, where times contradict",
-    definition="Counted if a store time contradicts a journal by more than 1 s, as for `clock_disagreement`: messages of"
+    definition="Messages whose store time contradicts a journal by more than 1 s, as for `clock_disagreement`, and of"
     " which a log has a record more than 1 s before the one ahead of it, or after the one behind it, while the two ahead"
     " of it and the two behind it are in order. A wrong clock would affect its neighbours, too, so the record itself was"
     " altered, and `clock_disagreement` leaves it out.",
     blind_to="other store times that contradict no journal, the first and the last record of a log, and records with"
-    " another altered one among the two ahead or behind",
-    unknown_when="no store was given, or a fault set clocks; with a store missing it is at least the value",
+    " another altered one among the two ahead or behind; messages of an earlier run in the same stores",
+    unknown_when="nothing was sent or delivered, no store was given, or a fault set clocks; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,
+    excused_by=SUPERVISOR_JOURNAL,
 )

@@ -177,7 +177,10 @@ DELAY_OFFSET_BEHIND: Final = Metric(
     target="NODE",
     unit=MESSAGES,
     text="largest distance of deliveries of a delay level beyond its saved offset",
-    definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too.",
+    definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too. Of a"
+    " message that was delayed several times, as by a client that retries, only records count that were due and must be"
+    " the delivered ones.",
+    blind_to="deliveries of such a message behind the first one, if a master started again or another one followed",
     unknown_when="the file cannot be read, or the node was not stopped in good order",
 )
 

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.runtime.journals.journal import JournalEntry
 
@@ -227,3 +228,33 @@ def test_other_store_times_that_contradict_nothing_are_not_looked_for() -> None:
     run = sent_messages()
     with_store_time(run, 2, 900)
     assert run.judge()[STORE_TIMES].value == 0
+
+
+def test_only_messages_whose_own_store_time_contradicts_are_counted() -> None:
+    """Stores may have such records of an earlier run, whose clock was wrong."""
+    run = MadeUpRun()
+    for message_id in ("OLD1", "OLD2", "OLD3", "OLD4", "OLD5"):
+        run.store(message_id, Queue("orders", "broker-a", 0), run.logs)
+        run.wait(1)
+    for number in range(5):
+        run.send(number)
+        run.wait(1)
+    with_store_time(run, 2, -60_000)
+    with_store_time(run, 7, -60_000)
+    assert run.judge()[STORE_TIMES].message_ids == ("ID000002",)
+
+
+def test_a_consumer_and_a_producer_that_disagree_contradict_no_store_time() -> None:
+    run = MadeUpRun()
+    for number in range(5):
+        run.send(number, took=4000)
+        run.wait(1)
+    with_store_time(run, 2, -2500)
+    run.deliver(2, offset=900)
+    move(run, "consume-1", -20_000)
+    assert run.judge()[STORE_TIMES].value == 0
+    assert list(disagreements(run)) == ["consume-1"]
+
+
+def test_store_times_are_unknown_if_nothing_was_sent_or_delivered() -> None:
+    assert MadeUpRun().judge()[STORE_TIMES].missing == "nothing was sent or delivered by a workload of the journal"

@@ -9,7 +9,9 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.verdict.duetimes import why_unknown
 from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.judgement import Conditions
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
 METRIC = "delivered_early"
@@ -58,7 +60,7 @@ def test_after_a_removal_nothing_is_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "why"),
     [
-        ("fault_applied", {"id": 1, "fault": "clock", "target": "broker-a"}, "a fault set clocks"),
+        ("fault_applied", {"id": "f1", "fault": "clock", "target": "broker-a"}, "a fault set clocks"),
         ("settings_changed", {"changes": {"messageDelayLevel": "1s"}}, "brokers had different delay levels"),
     ],
 )
@@ -71,6 +73,12 @@ def test_it_is_unknown_if_due_times_may_have_changed(
     found = judged(run, tmp_path)
     assert found.value is None
     assert found.missing.startswith(why)
+
+
+@pytest.mark.parametrize(("millis", "why"), [(900, ""), (5000, "the clock of broker-a went back")])
+def test_it_is_unknown_if_a_journal_shows_that_a_clock_went_back(millis: int, why: str) -> None:
+    found = why_unknown(Conditions(went_back={"broker-a": millis}), has_sends=True, has_stores=True)
+    assert found.partition(",")[0] == why
 
 
 def test_a_run_without_delayed_messages_has_none() -> None:

@@ -18,6 +18,7 @@ from rmqlab.remoting.message import (
     TRANSACTION_ROLLBACK,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.store.offline.scan import Hole
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.judgement import Conditions
@@ -128,6 +129,13 @@ def test_other_times_than_those_of_the_delivery_are_named(stored: int, delivered
     assert expected in faults(retried_run(stored, *delivered))
 
 
+@pytest.mark.parametrize("stored", [0, 2])
+def test_a_delivery_without_recorded_times_shows_nothing(stored: int) -> None:
+    run = retried_run(stored, 1)
+    run.entries[-1] = attrs.evolve(run.entries[-1], fields={**run.entries[-1].fields, "reconsume_times": None})
+    assert judged(run).value == 0
+
+
 @pytest.mark.parametrize(("stored", "found"), [(1, 0), (4, 1)])
 def test_a_missing_delivery_may_explain_fewer_times_but_not_more(stored: int, found: int) -> None:
     run = retried_run(stored, 2)
@@ -226,3 +234,35 @@ def test_a_missing_store_makes_it_a_lower_bound() -> None:
     run = sent_run()
     run.unread.add("broker-a-s")
     assert judged(run).is_at_least
+
+
+MANY = 20_000
+
+
+def test_evidence_of_a_message_with_many_places_and_deliveries_is_short() -> None:
+    run = sent_run(store_host="10.9.8.7:10911")
+    copy, entry = run.logs["broker-a"][0], run.entries[-1]
+    run.logs["broker-a"] = [attrs.evolve(copy, offset=nth, log_offset=nth * 200) for nth in range(MANY)]
+    run.entries += [attrs.evolve(entry, kind="attempt_failed", fields={"message_id": "ID000001"})] * MANY
+    (piece,) = judged(run).evidence
+    assert len(piece.text) < 2000
+    assert "more" in piece.text
+    assert len(piece.entries) < 20
+
+
+def test_many_committed_messages_and_damaged_places_are_compared_in_linear_time() -> None:
+    """To compare each of 20,000 places with each gap would take minutes."""
+    run = committed_run(200)
+    stores = run.stores()
+    store = stores.nodes["broker-a"]
+    half, committed = store.copies[1:3]
+    halves = [attrs.evolve(half, log_offset=1_000_000 + nth) for nth in range(MANY)]
+    others = [attrs.evolve(committed, offset=nth, prepared_at=nth * 10 + 5) for nth in range(MANY)]
+    holes = tuple(Hole(nth * 10, 9, "cut") for nth in reversed(range(MANY)))
+    found = attrs.evolve(store, copies=(*halves, *others), damaged=tuple(halves), holes=holes)
+    by_message = {"ID000001": found.copies}
+    judged_stores = attrs.evolve(stores, nodes={"broker-a": found}, by_message=by_message)
+    (finding,) = headers.judge(run.history(), judged_stores, Conditions())
+    assert finding.value == 0
+    assert not found.is_damaged_at(9)
+    assert found.is_damaged_at(1_000_003)

@@ -6,6 +6,7 @@ That planted violations are found: tests/cluster/plant.
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
@@ -15,6 +16,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.body import Body
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import TABLE_FILES
 from tests.cluster.plant.smallrun import DELAYED_SENDS, made_up_run, write_run
 
@@ -88,6 +90,54 @@ def test_a_message_that_was_delayed_twice_is_delivered_in_order(
 ) -> None:
     write_run(delayed_twice(*topics), directory)
     assert judge_directory(directory)["delay_offset_behind broker-a"].value == behind
+
+
+def store_delayed(run: MadeUpRun, message_id: str, *steps: tuple[int, float]) -> None:
+    """Store records of a message.
+
+    Each has a delay level, or 0 for its own topic, and the seconds since the one before.
+    """
+    for level, seconds in steps:
+        run.wait(seconds)
+        queue = Queue(WAITS, "broker-a", level - 1) if level else Queue(DELIVERED, "broker-a", 0)
+        run.store(message_id, queue, run.logs)
+
+
+@pytest.mark.parametrize(
+    ("steps", "behind"),
+    [
+        ([(3, 10), (2, 10), (0, 10)], 0),
+        ([(3, 10), (2, 10), (0, 10), (0, 1)], 1),
+        ([(3, 10), (2, 10), (2, 10), (0, 10)], 0),
+        ([(3, 10), (2, 10), (2, 10), (0, 10), (0, 1)], 1),
+        ([(3, 10), (2, 10), (2, 10), (0, 10), (0, 1), (0, 1)], 2),
+        ([(2, 10), (2, 9.5), (0, 0.5), (0, 0.2)], 1),
+        ([(2, 10), (2, 9.5), (0, 0.5), (0, 0.6)], 2),
+    ],
+)
+def test_only_records_that_were_due_and_must_be_the_delivered_ones_count(
+    directory: Path, steps: list[tuple[int, float]], behind: int
+) -> None:
+    """All levels of this run delay by 1 s."""
+    run = made_up_run()
+    store_delayed(run, "ID999999", *steps)
+    write_run(run, directory)
+    assert judge_directory(directory)["delay_offset_behind broker-a"].value == behind
+
+
+def test_a_broker_that_started_again_may_have_delivered_a_record_twice(directory: Path) -> None:
+    run = made_up_run()
+    store_delayed(run, "ID999999", (2, 10), (2, 10), (0, 10), (0, 1))
+    begin = next(place for place, entry in enumerate(run.entries) if entry.kind == "cluster_stopping")
+    restarted = [attrs.evolve(one, at_millis=run.entries[begin].at_millis) for one in run.entries if is_ready(one)]
+    killed = attrs.evolve(restarted[0], kind="node_killed", fields={})
+    run.entries[begin:begin] = [killed, *restarted]
+    write_run(run, directory)
+    assert judge_directory(directory)["delay_offset_behind broker-a"].value == 1
+
+
+def is_ready(entry: JournalEntry) -> bool:
+    return (entry.node, entry.kind) == ("broker-a", "node_ready")
 
 
 def test_a_broker_that_did_not_stop_in_order_may_have_saved_no_delay_offset(directory: Path) -> None:

@@ -10,7 +10,7 @@ from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, read_jo
 
 
 def event(number: int) -> JournalEntry:
-    return JournalEntry(number, "broker-a", "sent", {"number": number})
+    return JournalEntry(number, "broker-a", "registered", {"number": number})
 
 
 async def test_a_follower_gets_past_and_future_events() -> None:

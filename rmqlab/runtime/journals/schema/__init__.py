@@ -8,34 +8,50 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rmqlab.runtime.journals.schema.brokers import BROKERS
-from rmqlab.runtime.journals.schema.fields import EventType, Field
+from rmqlab.runtime.journals.schema.fields import LATEST, OFFSET_LIMIT, EventType, Field
 from rmqlab.runtime.journals.schema.messages import MESSAGES
 from rmqlab.runtime.journals.schema.nameservers import NAMESERVERS
 from rmqlab.runtime.journals.schema.nodes import NODES
 from rmqlab.runtime.journals.schema.workloads import WORKLOADS
 
-__all__ = ["EVENT_TYPES", "EventType", "Field", "invalid_field"]
+__all__ = ["EVENT_TYPES", "LATEST", "OFFSET_LIMIT", "EventType", "Field", "invalid_field"]
 
 EVENT_TYPES: Mapping[str, EventType] = {
     event.name: event for event in (*MESSAGES, *WORKLOADS, *NODES, *NAMESERVERS, *BROKERS)
 }
 """All kinds of events by name, in the order of the schema."""
 
-_CHECKED: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "int": (int, float), "float": (int, float), "map": dict, "list": (list, tuple),
-}  # fmt: skip
-"""The types of values that readers calculate with or iterate over, by the type of the field."""
+_NUMBERS: Final = ("int", "float")
+_TYPES: Final[Mapping[str, frozenset[type]]] = {
+    "text": frozenset({str}),
+    "int": frozenset({int}),
+    "float": frozenset({int, float}),
+    "bool": frozenset({bool}),
+    "map": frozenset({dict}),
+    "list": frozenset({list, tuple}),
+}
+"""The types of valid values, by the type of the field. Others have any value."""
 
-_TYPES: Final[Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]]] = {
-    event.name: tuple((name, _CHECKED[field.type]) for name, field in event.fields.items() if field.type in _CHECKED)
+_CHECKS: Final = {
+    event.name: tuple(
+        (name, _TYPES[field.type], field.limit if field.type in _NUMBERS else 0, field.is_needed, field.needed_with)
+        for name, field in event.fields.items()
+        if field.type in _TYPES
+    )
     for event in EVENT_TYPES.values()
 }
 
 
 def invalid_field(kind: str, fields: Mapping[str, Any]) -> str:
-    """Return the name of a field with a value of the wrong type; empty if none has."""
-    for name, types in _TYPES.get(kind, ()):
+    """Return the name of a field that is invalid; empty if none is.
+
+    Its value has the wrong type, is no finite number or too large a one, or is missing and needed.
+    """
+    for name, types, limit, is_needed, needed_with in _CHECKS.get(kind, ()):
         value = fields.get(name)
-        if value is not None and not isinstance(value, types):
+        if value is None:
+            if is_needed or (needed_with and fields.get(needed_with) is not None):
+                return name
+        elif type(value) not in types or (limit and not -limit <= value < limit):
             return name
     return ""

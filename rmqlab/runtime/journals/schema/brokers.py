@@ -13,6 +13,8 @@ from rmqlab.runtime.journals.schema.fields import (
     flag,
     log_offset,
     mapping,
+    needed,
+    number32,
     queue_offset,
     text,
 )
@@ -119,7 +121,7 @@ BROKERS = (
         {
             "broker_name": text("its broker name"),
             "role": text("SYNC_MASTER for the leader, SLAVE for all others"),
-            "broker_id": count("0 for the leader"),
+            "broker_id": number32("0 for the leader"),
             "term": count("of the election"),
         },
     ),
@@ -140,7 +142,7 @@ BROKERS = (
         "consumer_offsets_overwritten",
         "broker",
         "A slave replaced consumer offsets by its master's older ones.",
-        {"key": text("topic@group"), "queues": mapping("[before, after] by queue id")},
+        {"key": needed(text("topic@group")), "queues": needed(mapping("[before, after] by queue id"))},
     ),
     EventType(
         "consumer_offsets_kept",
@@ -160,11 +162,11 @@ BROKERS = (
         "broker",
         "A consumer committed a lower offset than before.",
         {
-            "group": GROUP,
-            "topic": TOPIC,
-            "queue_id": QUEUE_ID,
-            "before": queue_offset("old offset"),
-            "after": queue_offset("new offset"),
+            "group": needed(GROUP),
+            "topic": needed(TOPIC),
+            "queue_id": needed(QUEUE_ID),
+            "before": needed(queue_offset("old offset")),
+            "after": needed(queue_offset("new offset")),
             "peer": PEER,
         },
     ),
@@ -202,7 +204,7 @@ BROKERS = (
         "broker",
         "The commit log's end, sampled once a second and recorded if it changed, and when the broker stops.",
         {
-            "max_offset": log_offset("its end"),
+            "max_offset": needed(log_offset("its end")),
             "acknowledged": log_offset("the highest that any slave reported to this master"),
             "replicated": count("bytes that this process sent to slaves, masters and members of its group"),
             "exchanged": count("bytes that all its other connections sent and received"),
@@ -228,7 +230,7 @@ BROKERS = (
         "topic_deleted",
         "broker",
         "A request deleted a topic: its configuration and its queues are dropped, its records stay in the log.",
-        {"topic": TOPIC},
+        {"topic": needed(TOPIC)},
     ),
     EventType(
         "offset_reset",
@@ -240,7 +242,7 @@ BROKERS = (
         "group_deleted",
         "broker",
         "A request deleted the configuration of a consumer group.",
-        {"group": GROUP, "drops_offsets": flag("whether its offsets were deleted, too")},
+        {"group": needed(GROUP), "drops_offsets": flag("whether its offsets were deleted, too")},
     ),
     EventType(
         "transaction_checked",

@@ -5,8 +5,16 @@ means the `v` of an entry: older journals lack the field.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
+
+LATEST: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: dates end there."""
+_INT: Final = 2**63
+_INT32: Final = 2**31
+OFFSET_LIMIT: Final = 2**62
+"""So that readers can add offsets, and subtract them, within 64 bits."""
 
 
 @attrs.frozen
@@ -16,6 +24,12 @@ class Field:
     type: str
     meaning: str
     unit: str = ""
+    limit: int = _INT
+    """Numbers from here on are invalid, and those below its negative."""
+    is_needed: bool = False
+    """True if readers need it: an entry without it is invalid."""
+    needed_with: str = ""
+    """Name of another field: an entry with that one and without this one is invalid."""
 
 
 @attrs.frozen
@@ -39,16 +53,20 @@ def count(meaning: str) -> Field:
     return Field("int", meaning)
 
 
+def number32(meaning: str) -> Field:
+    return Field("int", meaning, limit=_INT32)
+
+
 def millis(meaning: str) -> Field:
-    return Field("int", meaning, "ms of the cluster's clock")
+    return Field("int", meaning, "ms of the cluster's clock", LATEST)
 
 
 def log_offset(meaning: str) -> Field:
-    return Field("int", meaning, "bytes of the commit log")
+    return Field("int", meaning, "bytes of the commit log", OFFSET_LIMIT)
 
 
 def queue_offset(meaning: str) -> Field:
-    return Field("int", meaning, "entries of the queue")
+    return Field("int", meaning, "entries of the queue", OFFSET_LIMIT)
 
 
 def flag(meaning: str) -> Field:
@@ -63,12 +81,16 @@ def listing(meaning: str) -> Field:
     return Field("list", meaning)
 
 
+def needed(field: Field) -> Field:
+    return attrs.evolve(field, is_needed=True)
+
+
 NUMBER = count("number of the message in its workload; None if another client sent it")
 MESSAGE_ID = text("the unique id that the client set (property UNIQ_KEY)")
 TOPIC = text("the topic as the application names it")
-QUEUE_ID = count("queue id")
+QUEUE_ID = number32("queue id")
 BROKER = text("broker name")
-BROKER_ID = count("0 for a master, above 0 for a slave")
+BROKER_ID = number32("0 for a master, above 0 for a slave")
 ADDRESS = text("IP:port")
 ERROR = text("the error")
 OUTCOME = text(
@@ -89,13 +111,13 @@ BROKER_CHANGE = {
     "cluster": text("RocketMQ's cluster name"),
     "broker_name": BROKER,
     "broker_id": BROKER_ID,
-    "address": ADDRESS,
+    "address": needed(ADDRESS),
     "reason": text("the request, scan or closed connection that caused it"),
     "remaining": mapping("remaining addresses of the broker name, by broker id"),
 }
 
 FAULT = {
-    "id": text("the fault's id: f1, f2, ..."),
+    "id": needed(text("the fault's id: f1, f2, ...")),
     "fault": text("link, isolate, disk, request, clock or ha-report; further fields are those of its class"),
     "fault_kind": text("its kind, if this fault has several"),
 }

@@ -1,5 +1,7 @@
 """Events about processes: starts, ends, commands, faults, and the cluster itself."""
 
+import attrs
+
 from rmqlab.runtime.journals.schema.fields import (
     END,
     ERROR,
@@ -12,6 +14,7 @@ from rmqlab.runtime.journals.schema.fields import (
     flag,
     listing,
     millis,
+    number32,
     text,
 )
 
@@ -20,7 +23,19 @@ NODES = (
         "node_spawned", "supervisor", "A process was forked; its main function has not started yet.", {"pid": PID}
     ),
     EventType("node_not_spawned", "supervisor", "A process could not be created.", {"reason": ERROR}),
-    EventType("node_ready", "supervisor", "A process is ready for requests.", is_open=True),
+    EventType(
+        "node_ready",
+        "supervisor",
+        "A process is ready for requests.",
+        {
+            "address": Field("text", "where a server listens: IP:port", needed_with="broker_name"),
+            "broker_name": text("of a broker: its broker name"),
+            "broker_id": attrs.evolve(number32("of a broker: its broker id; 0 is a master"), needed_with="broker_name"),
+            "group": text("of a consumer: its group"),
+            "orderly": flag("of a consumer: whether it consumes in order"),
+        },
+        is_open=True,
+    ),
     EventType(
         "node_added",
         "supervisor",

@@ -14,6 +14,7 @@ from rmqlab.runtime.journals.schema.fields import (
     listing,
     mapping,
     millis,
+    needed,
     queue_offset,
     text,
 )
@@ -54,7 +55,7 @@ WORKLOADS = (
         "route_believed",
         "workload",
         "A client's route of a topic changed.",
-        {"topic": TOPIC, "brokers": mapping("addresses by broker name, then by broker id")},
+        {"topic": needed(TOPIC), "brokers": mapping("addresses by broker name, then by broker id")},
     ),
     EventType(
         "route_missing",
@@ -92,7 +93,7 @@ WORKLOADS = (
         "committing_to",
         "workload",
         "A consumer commits to another broker than before.",
-        {"broker_name": BROKER, "broker_id": BROKER_ID, "address": ADDRESS},
+        {"broker_name": needed(BROKER), "broker_id": BROKER_ID, "address": needed(ADDRESS)},
     ),
     EventType("commit_failed", "workload", "A commit of offsets failed.", {"broker_name": BROKER, "error": ERROR}),
     EventType(
