@@ -158,6 +158,14 @@ class CommitLog:
         """True if the rest of a file is declared empty at this position."""
         return bool(_PREFIX.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
+    def is_entry_of(self, _file: LogFile, _at: int, _size: int) -> bool:
+        """Return True if the DLedger entry at a position has a body of `size` bytes. Called for its log only."""
+        return True
+
+    def after_entry(self, _file: LogFile, _at: int) -> int | None:
+        """Return the position behind a DLedger entry whose body is no record; None in a plain log."""
+        return None
+
     # ---- master: whole records ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:
