@@ -89,8 +89,8 @@ def recover(
         queues.trim_to_log(end)
     on_progress(end)
     if missing is not None:
-        missing.mark(queues, end)
-    start = queues.dispatch_from(log.min_offset, end)
+        missing.mark(queues, log, end)
+    start = queues.dispatch_from(log, end)
     if crashed:
         start = min(start, _surely_dispatched(log, checkpoint, config))
     last = queues.record_before(end)

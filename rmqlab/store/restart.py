@@ -76,9 +76,9 @@ def restart(
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if missing_entries is not None:
-        missing_entries.mark(queues, walk.end)
+        missing_entries.mark(queues, log, walk.end)
         index_from = queues.max_physical
-        return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
+        return Restart(queues.dispatch_from(log, walk.end), index_from)
     return Restart(
         walk.end if missing is None else missing,
         min(max(indexed, _index_start(log, queues)), offsets[start]),

@@ -278,6 +278,16 @@ class CommitLog:
             return None
         return file.view[at : at + size]
 
+    def dispatch_start(self, offset: int) -> int | None:
+        """Return where dispatch begins for the record at `offset`: at its entry header, if it has one.
+
+        None if no record states this offset.
+        """
+        record, file = self.record(offset), self.file_at(offset)
+        if record is None or file is None or physical_offset_of(record) != offset:
+            return None
+        return offset - self.entry_header_size(file)
+
     def stored_at(self, offset: int) -> int:
         """Return the store time of the record at `offset`, in ms; -1 without a record."""
         record = self.record(offset)
