@@ -10,7 +10,7 @@ import attrs
 
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
-from rmqlab.dledger.entry import HEADER, MAGIC
+from rmqlab.dledger.entry import MAGIC
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member, Role
 from rmqlab.dledger.pending import MOST_PENDING_BYTES
@@ -29,6 +29,8 @@ MOST_WAITING: Final = 1000
 """APPENDs that wait, as many as a leader sends without response."""
 MOST_WAITING_BYTES: Final = 2 * MOST_PENDING_BYTES
 """Bytes of their entries. They stay when the connection that sent them closes."""
+ENTRY_COST: Final = 256
+"""Bytes counted for an entry, in addition to its body."""
 
 
 def _is_possible(body: EntryBody, push_type: PushType) -> bool:
@@ -51,8 +53,8 @@ class _Waiting(Generic[Caller]):
 
     @property
     def size(self) -> int:
-        """Bytes of its entries."""
-        return sum(HEADER.size + len(entry.body) for entry in self.request.entries)
+        """Bytes of its entries in memory."""
+        return sum(ENTRY_COST + len(entry.body) for entry in self.request.entries)
 
 
 @attrs.define

@@ -163,7 +163,7 @@ def test_of_too_many_appends_the_farthest_are_refused(tmp_path: Path, monkeypatc
 
 def test_waiting_appends_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They stay when their connection closes, so no limit of connections counts them."""
-    monkeypatch.setattr("rmqlab.dledger.follower.MOST_WAITING_BYTES", 3 * 148)
+    monkeypatch.setattr("rmqlab.dledger.follower.MOST_WAITING_BYTES", 3 * 356)
     follower = new_follower(tmp_path, 3)
     place = follower.store.data.max_offset
     for index in (90, 4, 80, 70):

@@ -305,6 +305,14 @@ def test_the_store_of_a_member_is_refused_to_a_plain_broker(open_member: Open) -
         MessageStore.open(small_config(member.root), now_millis=ManualClock())
 
 
+def test_a_link_to_a_missing_directory_is_no_new_member(open_member: Open, tmp_path: Path) -> None:
+    """It would have forgotten its log and its vote."""
+    (tmp_path / "member").mkdir()
+    (tmp_path / "member" / "dledger-n0").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(NotADirectoryError, match="member/dledger-n0"):
+        open_member("member")
+
+
 def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) -> None:
     """dledger#62: RocketMQ stores any bytes, and its dispatch skips messages behind them."""
     member = open_member("member")
