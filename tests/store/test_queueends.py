@@ -183,6 +183,26 @@ def test_a_queue_with_the_files_of_another_is_made_again(root: Path, more: int, 
     store.close()
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
+def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(root: Path, queue: str, *, is_clean: bool) -> None:
+    """4.9.8 serves it in the place of the earlier one, and new messages get the queue offsets of the later one again."""
+    store = opened(root)
+    whole = entered(store)
+    if is_clean:
+        store.close()
+    else:
+        store._release()
+    earlier, later = sorted((root / "consumequeue" / queue).iterdir())
+    raw = later.read_bytes()[: 20 * 20]  # the later file is not full
+    earlier.write_bytes(raw + raw[-20:] * 30)
+    store = opened(root)
+    assert entered(store) == whole
+    topic, queue_id = queue.split("/")
+    assert store.put(new_message(topic=topic, queue_id=int(queue_id))).queue_offset == COUNT
+    store.close()
+
+
 def test_files_of_another_queue_stay_if_no_record_of_this_one_is_left(root: Path) -> None:
     """New messages must not get the queue offsets of old ones."""
     store = opened(root)

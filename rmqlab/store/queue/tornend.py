@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rmqlab.remoting.message import RecordError, decode_message
+from rmqlab.remoting.message import RecordError, StoredMessage, decode_message
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import PRE_BLANK_SIZE, ConsumeQueue
@@ -25,32 +25,57 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
     Entries of RocketMQ's light queues point at records of other topics, which name these queues.
     """
     last = queue.entry(queue.max_offset - 1)
-    record = log.record(last[0]) if last is not None and log.dispatch_start(last[0]) is not None else None
-    if record is None:
-        return False
-    try:
-        message = decode_message(record)
-    except (RecordError, UnicodeDecodeError):
-        return False
-    return (message.topic, message.queue_id) != (queue.topic, queue.queue_id) and (
-        _NAMES_OF_LIGHT_QUEUES not in message.properties
-    )
+    message = _message_of(last, log) if last is not None else None
+    return message is not None and not _is_in(queue, message) and _NAMES_OF_LIGHT_QUEUES not in message.properties
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int:
-    """Drop the last entry of a damaged queue; return the commit log offset from which dispatch makes it again.
+    """Drop the end of a damaged queue; return the commit log offset from which dispatch makes it again.
 
-    Its offset is right if a record begins there; its size and tags code may be torn. Entries at the end that point at
-    no record are dropped as well. One whose record has expired stays, and the end of that record is returned.
+    The last entry whose record states its place in the queue is dropped as well: its offset is right, its size and tags
+    code may be torn. Without such an entry all are dropped, or, if older records have expired, those from the last one on
+    that points at a record: the queue may have a gap. An entry whose record has expired stays; then the end of that
+    record is returned. A light queue stays as it is: dispatch makes none of its entries.
     """
+    last = None
     for at in range(queue.max_offset - 1, -1, -1):
         entry = queue.entry(at)
         if entry is None or entry[1] == PRE_BLANK_SIZE or entry[0] < log.min_offset:
-            queue.cut((at + 1) * QUEUE_ENTRY_SIZE)
+            if last is None:
+                queue.cut((at + 1) * QUEUE_ENTRY_SIZE)
             break
-        start = log.dispatch_start(entry[0])
-        if start is not None:
-            queue.cut(at * QUEUE_ENTRY_SIZE)
-            queue.max_physical = entry[0]
-            return start
-    return queue.max_physical
+        message = _message_of(entry, log)
+        if message is not None and not _is_in(queue, message) and _NAMES_OF_LIGHT_QUEUES in message.properties:
+            return queue.max_physical
+        is_placed = message is not None and _is_in(queue, message) and message.queue_offset == at
+        if is_placed or (last is None and message is not None):
+            last = at, entry[0]
+        if is_placed:
+            break
+    else:  # the first entry of a queue always has its place
+        queue.files.destroy()
+        queue.max_physical = -1
+        return log.min_offset
+    if last is None:
+        return queue.max_physical
+    at, offset = last
+    queue.cut(at * QUEUE_ENTRY_SIZE)
+    queue.max_physical = offset
+    start = log.dispatch_start(offset)
+    assert start is not None
+    return start
+
+
+def _is_in(queue: ConsumeQueue, message: StoredMessage) -> bool:
+    return (message.topic, message.queue_id) == (queue.topic, queue.queue_id)
+
+
+def _message_of(entry: tuple[int, int, int], log: CommitLog) -> StoredMessage | None:
+    """Return the record that begins at the commit log offset of an entry."""
+    record = log.record(entry[0]) if log.dispatch_start(entry[0]) is not None else None
+    if record is None:
+        return None
+    try:
+        return decode_message(record)
+    except (RecordError, UnicodeDecodeError):
+        return None
