@@ -212,8 +212,9 @@ class EntryLog(CommitLog):
     def is_blank(self, file: LogFile, at: int) -> bool:
         return CommitLog.is_blank(self, file, at) if self._is_plain(file) else _is_blank(file.view, at)
 
-    def is_entry_of(self, file: LogFile, at: int, size: int) -> bool:
-        return bool(_SIZE.unpack_from(file.map, at + _SIZE_AT)[0] == size + BODY_OFFSET)
+    def is_entry_of(self, file: LogFile, at: int, size: int, physical: int) -> bool:
+        is_filled = _SIZE.unpack_from(file.map, at + _SIZE_AT)[0] == size + BODY_OFFSET
+        return bool(is_filled and physical == file.first_offset + at + BODY_OFFSET)
 
     def after_entry(self, file: LogFile, at: int) -> int | None:
         """Return the position behind an entry that is no message. The log names the first one.

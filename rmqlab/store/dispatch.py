@@ -247,7 +247,7 @@ class Dispatcher:
                 at = self._no_record(file, at)
                 break
             size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
-            if magic != MESSAGE_MAGIC or size <= 88 or (lead and not self.log.is_entry_of(file, at, size)):
+            if magic != MESSAGE_MAGIC or size <= 88 or (lead and not self.log.is_entry_of(file, at, size, physical)):
                 at = self._no_record(file, at)
                 break
             end = at + lead + size

@@ -81,12 +81,16 @@ class KeyReader:
             if at > room:
                 return abandoned
             size, magic, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
-            entry_magic, entry_size = _ENTRY.unpack_from(mapped, at) if lead else (0, size)
-            if magic != MESSAGE_MAGIC or size <= 88 or entry_size != size + lead:
-                if entry_magic != ENTRY_MAGIC or entry_size < lead:
-                    return abandoned
-                at += entry_size  # a DLedger entry that is no message
-                continue
+            is_record = magic == MESSAGE_MAGIC and size > 88
+            if lead:
+                entry_magic, entry_size = _ENTRY.unpack_from(mapped, at)
+                if not is_record or entry_size != size + lead or physical != first + at + lead:
+                    if entry_magic != ENTRY_MAGIC or entry_size < lead:
+                        return abandoned
+                    at += entry_size  # a DLedger entry that is no message
+                    continue
+            elif not is_record:
+                return abandoned
             if at >= run_at and limit - at >= LEAST * size:
                 most = min((limit - at - 1) // size + 1, (file.wrote - at) // size)
                 run = self._runs.read(mapped, at, sys_flag, body_size, most)

@@ -158,9 +158,9 @@ class CommitLog:
         """True if the rest of a file is declared empty at this position."""
         return bool(_PREFIX.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
-    def is_entry_of(self, _file: LogFile, _at: int, _size: int) -> bool:
-        """Return True if the DLedger entry at a position has a body of `size` bytes. Called for its log only."""
-        return True
+    def is_entry_of(self, _file: LogFile, _at: int, _size: int, _physical: int) -> bool:
+        """Return True if a record of this size and commit log offset fills the DLedger entry at a position."""
+        return False
 
     def after_entry(self, _file: LogFile, _at: int) -> int | None:
         """Return the position behind a DLedger entry whose body is no record; None in a plain log."""

@@ -346,7 +346,8 @@ def test_entries_that_are_no_message_are_in_no_queue(
     member.store.set_role(is_slave=is_slave)
     member.store.dispatcher.is_slave = is_slave
     entries = member.log.entries
-    for body in (b"", b"junk", bytes(300), record + b"more", record[:-1], larger):
+    elsewhere = set_physical_offset(2**40, record)  # later records would count as known to its queue
+    for body in (b"", b"junk", bytes(300), record + b"more", record[:-1], larger, elsewhere):
         entries.append(entries.end_term, body)
     second = record[:27] + b"\1" + record[28:].replace(b"k1", b"k2")  # its queue offset ends at byte 28
     last = entries.append(entries.end_term, second, set_physical_offset)
