@@ -275,6 +275,7 @@ class ConsumeQueue:
             if at or file is files[0]:
                 self.cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
                 break
+        self._find_max_physical()
 
     def cut(self, end: int) -> None:
         """Truncate at `end`.
