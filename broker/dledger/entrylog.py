@@ -217,9 +217,9 @@ class EntryLog(CommitLog):
         return bool(is_filled and physical == file.first_offset + at + BODY_OFFSET)
 
     def after_entry(self, file: LogFile, at: int) -> int | None:
-        """Return the position behind an entry that is no message. The log names the first one.
+        """Return the position behind an entry that is no message, or None.
 
-        A client of a real leader, or a member that only claims to lead, may append any bytes. DLedgerCommitLog skips
+        The log names the first one. A client of a real leader, or a member that only claims to lead, may append any bytes. DLedgerCommitLog skips
         all that is readable behind them in the file; a new leader here would wait for dispatch forever.
         """
         if self._is_plain(file) or at + BODY_OFFSET > file.wrote:

@@ -38,7 +38,7 @@ class EntryStore:
     end_index: int = -1
     end_term: int = -1
     committed_index: int = -1
-    """The last committed entry that is known here. A truncate does not lower it (dledger#46)."""
+    """The last committed entry that is known here. `truncate` leaves it (dledger#46): see `lower_commit`."""
     committed_end: int = -1
     """Position behind that entry: readers see bytes before it."""
     begin_position: int = 0

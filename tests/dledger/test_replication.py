@@ -178,7 +178,7 @@ def test_waiting_appends_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(("index", "is_own", "committed"), [(2, True, 2), (2, False, 1), (4, True, 4), (0, False, -1)])
 def test_a_truncation_takes_commits_back(tmp_path: Path, index: int, committed: int, *, is_own: bool) -> None:
-    """DLedger keeps them; readers then see bytes of later entries before a quorum has these."""
+    """DLedger keeps them: readers see later entries before a quorum has them."""
     follower = new_follower(tmp_path, 5)
     store = follower.store
     store.commit(4)

@@ -114,7 +114,7 @@ def zero_from(path: Path, end: int) -> None:
 
 @pytest.fixture
 def large(quick_path: Path) -> Path:
-    """A store whose records have more than 255 bytes: a size with a lost byte is still one."""
+    """A store with records above 255 bytes: a size without a byte is still one."""
     store = opened(quick_path / "large")
     for _ in range(COUNT):
         for topic, queue_id in (("orders", 0), ("pay", 0)):
@@ -127,7 +127,7 @@ def large(quick_path: Path) -> Path:
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("at", range(20))
 def test_a_queue_that_ends_within_an_entry_is_made_again(large: Path, queue: str, number: int, at: int) -> None:
-    """4.9.8 takes a part of an entry for an entry, and its record ends within a record."""
+    """4.9.8 takes a part of an entry for an entry, which ends within a record."""
     store = opened(large)
     whole = entered(store)
     store.close()
@@ -149,7 +149,7 @@ def test_a_last_entry_with_a_part_of_its_size_is_made_again(large: Path, queue: 
 
 
 def test_a_slave_goes_on_behind_a_torn_last_entry(large: Path) -> None:
-    """It has no file of ends, as after RocketMQ. 4.9.8 begins within the last record, and stops there for good."""
+    """4.9.8 begins within the last record, and stops there. No ends are known."""
     (large / ENDS_FILE).unlink()
     zero_from(sorted((large / "consumequeue" / "pay" / "0").iterdir())[1], 19 * 20 + 11)
     master = opened(large)
@@ -186,7 +186,7 @@ def test_a_queue_with_the_files_of_another_is_made_again(root: Path, more: int, 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
 def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(root: Path, queue: str, *, is_clean: bool) -> None:
-    """4.9.8 serves it in the place of the earlier one, and new messages get the queue offsets of the later one again."""
+    """4.9.8 serves it so, and new messages get queue offsets of old ones again."""
     store = opened(root)
     whole = entered(store)
     if is_clean:

@@ -159,11 +159,11 @@ class CommitLog:
         return bool(_PREFIX.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
     def is_entry_of(self, _file: LogFile, _at: int, _size: int, _physical: int) -> bool:
-        """Return True if a record of this size and commit log offset fills the DLedger entry at a position."""
+        """True if a record of this size and offset fills the DLedger entry there."""
         return False
 
     def after_entry(self, _file: LogFile, _at: int) -> int | None:
-        """Return the position behind a DLedger entry whose body is no record; None in a plain log."""
+        """Return the position behind a DLedger entry that is no message, or None."""
         return None
 
     # ---- master: whole records ----
@@ -279,9 +279,9 @@ class CommitLog:
         return file.view[at : at + size]
 
     def dispatch_start(self, offset: int) -> int | None:
-        """Return where dispatch begins for the record at `offset`: at its entry header, if it has one.
+        """Return where dispatch begins for the record at `offset`.
 
-        None if no record states this offset.
+        That is its entry header, if it has one. None if no record states this offset.
         """
         record, file = self.record(offset), self.file_at(offset)
         if record is None or file is None or physical_offset_of(record) != offset:

@@ -1,4 +1,4 @@
-"""The last entry of a consume queue that lost entries: it may be torn, or that of another queue."""
+"""The end of a consume queue that lost entries: torn, or that of another queue."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _NAMES_OF_LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
 
 
 def is_end_torn(queue: ConsumeQueue, log: CommitLog) -> bool:
-    """Return True if the last entry has another size than the record that begins at its commit log offset."""
+    """True if the last entry has another size than the record at its offset."""
     last = queue.entry(queue.max_offset - 1)
     if last is None or last[1] == PRE_BLANK_SIZE or log.dispatch_start(last[0]) is None:
         return False
@@ -30,7 +30,9 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int:
-    """Drop the end of a damaged queue; return the commit log offset from which dispatch makes it again.
+    """Drop the end of a damaged queue; return where dispatch makes it again.
+
+    This is an offset of the commit log.
 
     The last entry whose record states its place in the queue is dropped as well: its offset is right, its size and tags
     code may be torn. Without such an entry all are dropped, or, if older records have expired, those from the last one on

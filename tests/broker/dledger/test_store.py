@@ -314,7 +314,7 @@ def test_a_link_to_a_missing_directory_is_no_new_member(open_member: Open, tmp_p
 
 
 def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) -> None:
-    """dledger#62: RocketMQ stores any bytes, and its dispatch skips messages behind them."""
+    """dledger#62: RocketMQ stores any bytes, and skips messages behind them."""
     member = open_member("member")
     member.lead()
     member.put(b"first")
@@ -335,7 +335,10 @@ def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) ->
 def test_entries_that_are_no_message_are_in_no_queue(
     open_member: Open, monkeypatch: pytest.MonkeyPatch, *, is_slave: bool, is_bulk: bool
 ) -> None:
-    """A real leader appends what a client of DLedger sends. A new leader would wait for its dispatch forever."""
+    """A real leader appends what a client of DLedger sends.
+
+    A new leader would wait for its dispatch forever.
+    """
     if is_bulk:
         monkeypatch.setattr("rmqlab.store.dispatch._BULK", -1)  # queues first, the index after them
     member = open_member("member")
