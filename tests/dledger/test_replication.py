@@ -161,35 +161,6 @@ def test_of_too_many_appends_the_farthest_are_refused(tmp_path: Path, monkeypatc
     assert codes(follower) == {"append 80": 421, "append 3": 200}
 
 
-def test_waiting_appends_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They stay when their connection closes, so no limit of connections counts them."""
-    monkeypatch.setattr("rmqlab.dledger.follower.MOST_WAITING_BYTES", 3 * 356)
-    follower = new_follower(tmp_path, 3)
-    place = follower.store.data.max_offset
-    for index in (90, 4, 80, 70):
-        follower.handle(push(PushType.APPEND, *chain(index, place + 49, bytes(100))), f"append {index}", 0)
-    assert codes(follower) == {"append 90": 421}
-    follower.handle(push(PushType.APPEND, *chain(3, place, b"x")), "append 3", 0)
-    assert codes(follower) == {"append 80": 421, "append 3": 200, "append 4": 200}
-    follower.handle(push(PushType.COMPARE, follower.store.get(1)), "compare", 0)
-    follower.handle(push(PushType.APPEND, *chain(60, 900, bytes(1000))), "a large batch waits", 0)
-    assert codes(follower) == {"compare": 200}
-
-
-@pytest.mark.parametrize(("index", "is_own", "committed"), [(2, True, 2), (2, False, 1), (4, True, 4), (0, False, -1)])
-def test_a_truncation_takes_commits_back(tmp_path: Path, index: int, committed: int, *, is_own: bool) -> None:
-    """DLedger keeps them: readers see later entries before a quorum has them."""
-    follower = new_follower(tmp_path, 5)
-    store = follower.store
-    store.commit(4)
-    entry = store.get(index) if is_own else Entry(index=index, term=3, pos=store.get(index).pos, body=b"other")
-    follower.handle(push(PushType.TRUNCATE, entry), "truncate", 0)
-    assert (store.end_index, store.committed_index) == (index, committed)
-    assert store.committed_end == (store.get(committed).end if committed >= 0 else -1)
-    follower.handle(push(PushType.COMMIT, commit=9), "commit", 0)
-    assert (store.committed_index, store.committed_end) == (index, entry.end)
-
-
 def test_a_truncation_leaves_room_behind_it(tmp_path: Path) -> None:
     """A log that begins anew at the last possible place could not go on."""
     follower = new_follower(tmp_path, 3)
