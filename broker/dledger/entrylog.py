@@ -36,6 +36,9 @@ PLAIN_MAGICS: Final = frozenset({MESSAGE_MAGIC, PLAIN_BLANK_MAGIC})
 PHYSICAL_AT: Final = 28
 """Position in a record of its own log offset."""
 _LONG: Final = struct.Struct(">q")
+_SIZE_AT: Final = 4
+"""Position of the size in an entry."""
+_SIZE: Final = struct.Struct(">i")
 
 
 @attrs.define
@@ -65,6 +68,8 @@ class EntryLog(CommitLog):
     on_append: list[Callable[[], None]] = attrs.field(factory=list, init=False)
     """Called after each append of this broker's own."""
     buffer: RecordBuffer = attrs.field(factory=lambda: RecordBuffer(bytearray()), init=False)
+    _is_warned: bool = attrs.field(default=False, init=False)
+    """True once the log has named an entry that is no message."""
 
     @classmethod
     def of(cls, server: GroupServer, plain: FileQueue, now: Callable[[], int], forced_percent: int) -> Self:
@@ -207,6 +212,26 @@ class EntryLog(CommitLog):
     def is_blank(self, file: LogFile, at: int) -> bool:
         return CommitLog.is_blank(self, file, at) if self._is_plain(file) else _is_blank(file.view, at)
 
+    def is_entry_of(self, file: LogFile, at: int, size: int, physical: int) -> bool:
+        is_filled = _SIZE.unpack_from(file.map, at + _SIZE_AT)[0] == size + BODY_OFFSET
+        return bool(is_filled and physical == file.first_offset + at + BODY_OFFSET)
+
+    def after_entry(self, file: LogFile, at: int) -> int | None:
+        """Return the position behind an entry that is no message, or None.
+
+        The log names the first one. A client of a real leader, or a member that only claims to lead, may append any bytes. DLedgerCommitLog skips
+        all that is readable behind them in the file; a new leader here would wait for dispatch forever.
+        """
+        if self._is_plain(file) or at + BODY_OFFSET > file.wrote:
+            return None
+        header = _header(file.view, at)
+        if not header.is_valid_at(file.first_offset + at) or at + header.size > file.wrote:
+            return None
+        if not self._is_warned:
+            logger.error("%s: entry %d is no message: it is in no queue", file.path, header.number)
+            self._is_warned = True
+        return at + header.size
+
     # ---- writing ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:  # noqa: ARG002 - a buffer needs no mapping
@@ -216,8 +241,8 @@ class EntryLog(CommitLog):
 
 
 def is_record(body: bytes | memoryview) -> bool:
-    """Return True for a whole record; other bodies would stop dispatch everywhere."""
-    return record_size(memoryview(body), 0, check_crc=True) == len(body)
+    """Return True for a whole record; other bodies are in no queue."""
+    return bool(body) and record_size(memoryview(body), 0, check_crc=True) == len(body)
 
 
 def set_physical_offset(pos: int, record: bytes) -> bytes:

@@ -46,6 +46,7 @@ def _open_server(
     settings: GroupSettings, config: StoreConfig, disk: Disk, random_below: Callable[[int], int]
 ) -> GroupServer:
     directory = config.store_path_root_dir / f"dledger-{settings.self_id}"
+    disk.make_directory(directory)  # a link to a disk that is not mounted is no new member
     entries = EntryStore.open(directory, config.mapped_file_size_commit_log, disk=disk, is_whole=is_record)
     member = Member(settings, functools.partial(save_ballot, disk, directory), load_ballot(disk, directory))
     return GroupServer.of(member, entries, random_below)
@@ -89,8 +90,8 @@ def recover(
         queues.trim_to_log(end)
     on_progress(end)
     if missing is not None:
-        missing.mark(queues, end)
-    start = queues.dispatch_from(log.min_offset, end)
+        missing.mark(queues, log, end)
+    start = queues.dispatch_from(log, end)
     if crashed:
         start = min(start, _surely_dispatched(log, checkpoint, config))
     last = queues.record_before(end)

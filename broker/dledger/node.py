@@ -130,6 +130,7 @@ class GroupNode:
     def handle(self, command: Command, parked: Request) -> None:
         """Pass a request to the member. BodyError if its body does not fit."""
         self.server.handle(command.code, command.body, parked, self.log.now())
+        parked.drop_content()  # the response may come later, and the connection may close before
         self.settle_soon()
 
     # ---- time ----

@@ -38,7 +38,7 @@ class EntryStore:
     end_index: int = -1
     end_term: int = -1
     committed_index: int = -1
-    """The last committed entry that is known here. A truncate does not lower it (dledger#46)."""
+    """The last committed entry that is known here. `truncate` leaves it (dledger#46): see `lower_commit`."""
     committed_end: int = -1
     """Position behind that entry: readers see bytes before it."""
     begin_position: int = 0
@@ -145,8 +145,8 @@ class EntryStore:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
         self._write(entry)
 
-    def truncate(self, entry: Entry) -> None:
-        """Make a leader's entry the last one (section 7.2).
+    def truncate(self, entry: Entry) -> bool:
+        """Make a leader's entry the last one (section 7.2). True if the log had it.
 
         An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
         not reach there, the log is emptied and begins with this entry.
@@ -174,6 +174,7 @@ class EntryStore:
         self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         self._find_begin()
+        return is_own
 
     def _check_room(self) -> None:
         if self.is_full:
@@ -270,6 +271,13 @@ class EntryStore:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} has no place in the files")
         self.committed_index, self.committed_end = number, unit.pos + unit.size
         return True
+
+    def lower_commit(self, number: int) -> None:
+        """Lower the committed index to `number`, or to -1 if the log has no such entry."""
+        if number >= self.committed_index:
+            return
+        unit = unit_at(self.index, number) if number >= self.begin_index else None
+        self.committed_index, self.committed_end = (number, unit.pos + unit.size) if unit is not None else (-1, -1)
 
     def flush(self) -> None:
         """Sync all files that were written since the last call (dledger#51). OSError."""

@@ -13,6 +13,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
 from rmqlab.dledger.entry import MAGIC
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member, Role
+from rmqlab.dledger.pending import MOST_PENDING_BYTES
 
 CHECK_INTERVAL_MS: Final = 1000
 """Period, in ms, of the check of waiting APPENDs; one that has waited this long gets an error response."""
@@ -26,6 +27,10 @@ LAST_INDEX: Final = 2**58
 LAST_POSITION: Final = 2**62
 MOST_WAITING: Final = 1000
 """APPENDs that wait, as many as a leader sends without response."""
+MOST_WAITING_BYTES: Final = 2 * MOST_PENDING_BYTES
+"""Bytes of their entries. They stay when the connection that sent them closes."""
+ENTRY_COST: Final = 256
+"""Bytes counted for an entry, in addition to its body."""
 
 
 def _is_possible(body: EntryBody, push_type: PushType) -> bool:
@@ -46,6 +51,11 @@ class _Waiting(Generic[Caller]):
     since: int
     is_refused: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of its entries in memory."""
+        return sum(ENTRY_COST + len(entry.body) for entry in self.request.entries)
+
 
 @attrs.define
 class Follower(Generic[Caller]):
@@ -58,6 +68,7 @@ class Follower(Generic[Caller]):
     store: EntryStore
     _appends: dict[int, _Waiting[Caller]] = attrs.field(factory=dict)
     """By the index of their first entry."""
+    _waiting_bytes: int = 0
     _checked_at: int = 0
     _responses: list[tuple[Caller, PushEntryResponse]] = attrs.field(factory=list)
     _dropped: list[Caller] = attrs.field(factory=list)
@@ -99,9 +110,20 @@ class Follower(Generic[Caller]):
             self._respond(waiting, DLedgerCode.REPEATED_PUSH)
             return
         self._appends[waiting.request.first_index] = waiting
-        if len(self._appends) > MOST_WAITING:
-            farthest = self._appends.pop(max(self._appends, key=self._distance))
+        self._waiting_bytes += waiting.size
+        while self._is_full:
+            farthest = self._take(max(self._appends, key=self._distance))
             self._respond(farthest, DLedgerCode.PUSH_REQUEST_IS_FULL)
+
+    @property
+    def _is_full(self) -> bool:
+        count = len(self._appends)
+        return count > MOST_WAITING or (count > 1 and self._waiting_bytes > MOST_WAITING_BYTES)
+
+    def _take(self, index: int) -> _Waiting[Caller]:
+        waiting = self._appends.pop(index)
+        self._waiting_bytes -= waiting.size
+        return waiting
 
     def _distance(self, index: int) -> int:
         """Return how far an entry is behind the end of the log.
@@ -118,6 +140,7 @@ class Follower(Generic[Caller]):
         if waiting.request.type is not PushType.COMMIT:
             self._dropped += [each.caller for each in self._appends.values()]
             self._appends.clear()
+            self._waiting_bytes = 0
         if self.member.role is Role.FOLLOWER:
             self._apply(waiting)
         else:
@@ -127,8 +150,8 @@ class Follower(Generic[Caller]):
         """Apply the APPENDs that fit. A member that does not follow keeps them."""
         if self.member.role is not Role.FOLLOWER:
             return
-        while (waiting := self._appends.pop(self.store.end_index + 1, None)) is not None:
-            self._apply(waiting)
+        while self.store.end_index + 1 in self._appends:
+            self._apply(self._take(self.store.end_index + 1))
         if now - self._checked_at >= CHECK_INTERVAL_MS:
             self._checked_at = now
             self._check_appends(now)
@@ -166,8 +189,15 @@ class Follower(Generic[Caller]):
             raise DLedgerError(DLedgerCode.INCONSISTENT_STATE, f"entry {entry.index} differs")
 
     def _truncate(self, request: PushEntryRequest) -> None:
+        """Truncate the log, and forget commits that the cut contradicts.
+
+        DLedger leaves the committed index beyond the end: readers then see entries that no quorum has, or begin within
+        one, and a leader waits forever until its end is committed.
+        """
         self._check_leader(request)
-        self.store.truncate(request.entries[0].entry())
+        entry = request.entries[0].entry()
+        is_own = self.store.truncate(entry)
+        self.store.lower_commit(entry.index if is_own else entry.index - 1)
 
     def _check_leader(self, request: PushEntryRequest) -> None:
         if request.term != self.member.term:
@@ -181,7 +211,7 @@ class Follower(Generic[Caller]):
         """Respond to APPENDs that the log has, and to the first early one (dledger#43)."""
         end = self.store.end_index
         for index in [index for index, each in self._appends.items() if each.request.last_index <= end]:
-            waiting = self._appends.pop(index)
+            waiting = self._take(index)
             is_equal = all(self._has(number, waiting.request) for number in range(len(waiting.request.entries)))
             self._respond(waiting, DLedgerCode.SUCCESS if is_equal else DLedgerCode.INCONSISTENT_STATE)
         early = [index for index, each in self._appends.items() if now - each.since >= CHECK_INTERVAL_MS]

@@ -44,11 +44,13 @@ def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body:
     not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
     them the member could lead, and replace the right entries of the others.
 
-    StoreCorrupt if a file in the middle is missing (DISK_ERROR in DLedger); OSError if units cannot be written.
+    StoreCorrupt if a file in the middle is missing (DISK_ERROR in DLedger), or if more than one file would be lost,
+    where DLedger ends its process; OSError if units cannot be written.
     """
     _check_continuous(data)
     _check_continuous(index)
     end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
+    _check_loss(data, end.position)
     while end.index >= 0 and not is_whole(_body_of(data, index, end.index)):
         logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
         end = _end_before(data, index, end.index)
@@ -103,6 +105,16 @@ def _check_continuous(files: FileQueue) -> None:
     for before, after in zip(files.files, files.files[1:], strict=False):
         if after.first_offset - before.first_offset != files.file_size:
             raise StoreCorrupt(f"{after.path} does not follow {before.path.name}: files between them are missing")
+
+
+def _check_loss(data: FileQueue, end: int) -> None:
+    """Raise StoreCorrupt if recovery would delete whole files behind a damaged entry."""
+    file, last = data.file_at(end), data.last
+    if file is not None and last is not None and last.first_offset - end > data.file_size:
+        raise StoreCorrupt(
+            f"{file.path} has no valid entry at offset {end}, and recovery would delete the files up to"
+            f" {last.path.name}: restore it, or delete {data.directory} to get all entries from the leader"
+        )
 
 
 @attrs.define

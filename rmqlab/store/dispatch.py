@@ -223,10 +223,8 @@ class Dispatcher:
             if self.index is None or file is None:  # nothing to do, at a start with the index off
                 self.indexed = self.offset
                 break
-            keys = KeyCollector()
-            reached = self._keys.read(
-                file, self.indexed, min(limit, self.indexed + _CHUNK), keys, self.log.entry_header_size(file)
-            )
+            keys, lead = KeyCollector(), self.log.entry_header_size(file)
+            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), keys, lead)
             if entries := keys.entries():
                 self.index.put(entries)
             self.indexed = min(reached, self.offset)
@@ -239,10 +237,9 @@ class Dispatcher:
 
     def _collect(self, file: LogFile, limit: int, keys: KeyCollector | None) -> int:
         """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
-        lead = self.log.entry_header_size(file)
+        lead, is_observed = self.log.entry_header_size(file), self.is_observed
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
-        unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
-        add_keys = self._keys.add
+        unpack, pack, known, add_keys = _RECORD.unpack_from, ENTRY.pack, self._known, self._keys.add
         at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, known_codes
         are_few, run_at = limit - at <= _FEW, at if not lead else limit  # where a run of records may begin
         while at < limit:
@@ -250,7 +247,7 @@ class Dispatcher:
                 at = self._no_record(file, at)
                 break
             size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
-            if magic != MESSAGE_MAGIC or size <= 88:
+            if magic != MESSAGE_MAGIC or size <= 88 or (lead and not self.log.is_entry_of(file, at, size, physical)):
                 at = self._no_record(file, at)
                 break
             end = at + lead + size
@@ -386,6 +383,8 @@ class Dispatcher:
             return at
         if self.log.is_blank(file, at):
             return file.size if file.is_full else at
+        if (following := self.log.after_entry(file, at)) is not None:
+            return following
         lead = self.log.entry_header_size(file)
         if at + lead + 8 > file.wrote:
             return at

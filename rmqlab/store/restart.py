@@ -76,11 +76,14 @@ def restart(
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if missing_entries is not None:
-        missing_entries.mark(queues, walk.end)
+        missing_entries.mark(queues, log, walk.end)
         index_from = queues.max_physical
-        return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
+        return Restart(queues.dispatch_from(log, walk.end), index_from)
+    queues_from = walk.end if missing is None else missing
+    if any(queue.is_damaged for queue in queues):  # its entries are out of order: a file has those of a later one
+        queues_from = min(queues_from, queues.dispatch_from(log, walk.end))
     return Restart(
-        walk.end if missing is None else missing,
+        queues_from,
         min(max(indexed, _index_start(log, queues)), offsets[start]),
         max(0, log.stored_at(walk.last_record)),
     )

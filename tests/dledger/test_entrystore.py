@@ -329,3 +329,23 @@ def test_entries_behind_a_damaged_one_do_not_return_behind_a_new_one(tmp_path: P
     store.append(1, bytes(50))
     store.close()
     assert open_small(tmp_path).end_index == 2
+
+
+def test_a_start_that_would_lose_more_than_a_file_fails(tmp_path: Path) -> None:
+    """DLedger ends its process, so that an operator can repair the file."""
+    store = open_small(tmp_path)
+    while len(store.data.files) < 4:
+        store.append(1, bytes(100))
+    paths = [file.path for file in store.data.files]
+    store.close()
+    contents = [path.read_bytes() for path in paths]
+    for number, is_lost in ((1, True), (2, False)):
+        paths[number].write_bytes(contents[number][:148] + b"\xff" + contents[number][149:])
+        damaged = [path.read_bytes() for path in paths]
+        if is_lost:
+            with pytest.raises(StoreCorrupt, match=f"{paths[1]} has no valid entry at offset {DATA_FILE + 148}, "):
+                open_small(tmp_path)
+            assert [path.read_bytes() for path in paths] == damaged
+        else:
+            assert open_small(tmp_path).data.max_offset == 2 * DATA_FILE + 148
+        paths[number].write_bytes(contents[number])

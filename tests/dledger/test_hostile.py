@@ -1,4 +1,7 @@
-"""Odd frames at the port of a group: each ends as a response or as a BodyError."""
+"""Odd frames at the port of a group: each ends as a response or as a BodyError.
+
+A false leader takes a bounded amount of memory, and leaves a log that can go on.
+"""
 
 import contextlib
 import json
@@ -8,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from rmqlab.dledger.codes import DLedgerRequestCode
+from rmqlab.dledger.codes import DLedgerRequestCode, PushType
+from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member
 from rmqlab.dledger.server import Server
 from rmqlab.remoting.body import BodyError
+from tests.dledger.test_replication import chain, codes, new_follower, push
 
 PEERS = {"n0": "a:1", "n1": "a:2", "n2": "a:3"}
 BASE = {"group": "g", "remoteId": "n0", "leaderId": "n1", "localId": "n1"}
@@ -76,3 +81,32 @@ def test_no_frame_leaves_its_boundary(tmp_path: Path, seed: int) -> None:
     store.close()
     if store.begin_position % DATA_FILE == 0:  # a log that begins inside of a file is lost at a start (section 7.4)
         assert EntryStore.open(tmp_path, DATA_FILE, 1024).end_index == store.end_index
+
+
+def test_waiting_appends_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay when their connection closes, so no limit of connections counts them."""
+    monkeypatch.setattr("rmqlab.dledger.follower.MOST_WAITING_BYTES", 3 * 356)
+    follower = new_follower(tmp_path, 3)
+    place = follower.store.data.max_offset
+    for index in (90, 4, 80, 70):
+        follower.handle(push(PushType.APPEND, *chain(index, place + 49, bytes(100))), f"append {index}", 0)
+    assert codes(follower) == {"append 90": 421}
+    follower.handle(push(PushType.APPEND, *chain(3, place, b"x")), "append 3", 0)
+    assert codes(follower) == {"append 80": 421, "append 3": 200, "append 4": 200}
+    follower.handle(push(PushType.COMPARE, follower.store.get(1)), "compare", 0)
+    follower.handle(push(PushType.APPEND, *chain(60, 900, bytes(1000))), "a large batch waits", 0)
+    assert codes(follower) == {"compare": 200}
+
+
+@pytest.mark.parametrize(("index", "is_own", "committed"), [(2, True, 2), (2, False, 1), (4, True, 4), (0, False, -1)])
+def test_a_truncation_takes_commits_back(tmp_path: Path, index: int, committed: int, *, is_own: bool) -> None:
+    """DLedger keeps them: readers see later entries before a quorum has them."""
+    follower = new_follower(tmp_path, 5)
+    store = follower.store
+    store.commit(4)
+    entry = store.get(index) if is_own else Entry(index=index, term=3, pos=store.get(index).pos, body=b"other")
+    follower.handle(push(PushType.TRUNCATE, entry), "truncate", 0)
+    assert (store.end_index, store.committed_index) == (index, committed)
+    assert store.committed_end == (store.get(committed).end if committed >= 0 else -1)
+    follower.handle(push(PushType.COMMIT, commit=9), "commit", 0)
+    assert (store.committed_index, store.committed_end) == (index, entry.end)

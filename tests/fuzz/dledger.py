@@ -77,7 +77,7 @@ def _plausible(odd: Odd, info: msgspec.inspect.Type, name: str, target: Target) 
         case msgspec.inspect.EnumType(cls=cls):
             return odd.choice([member.name for member in cls])
         case msgspec.inspect.BytesType():
-            return base64.b64encode(odd.binary(odd.choice((2, 300, 4000)))).decode()
+            return base64.b64encode(odd.binary(odd.choice((1, 2, 300, 4000)))).decode()
         case msgspec.inspect.StructType(fields=fields):
             return {field.encode_name: _plausible(odd, field.type, field.encode_name, target) for field in fields}
         case msgspec.inspect.ListType(item_type=item):

@@ -108,6 +108,116 @@ def test_a_log_that_lost_its_first_file_has_the_other_entries(root: Path, lose: 
     store.close()
 
 
+def zero_from(path: Path, end: int) -> None:
+    path.write_bytes(path.read_bytes()[:end].ljust(path.stat().st_size, b"\0"))
+
+
+@pytest.fixture
+def large(quick_path: Path) -> Path:
+    """A store with records above 255 bytes: a size without a byte is still one."""
+    store = opened(quick_path / "large")
+    for _ in range(COUNT):
+        for topic, queue_id in (("orders", 0), ("pay", 0)):
+            store.put(new_message(bytes(300), topic=topic, queue_id=queue_id, tags="A"))
+    store.close()
+    return quick_path / "large"
+
+
+@pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("at", range(20))
+def test_a_queue_that_ends_within_an_entry_is_made_again(large: Path, queue: str, number: int, at: int) -> None:
+    """4.9.8 takes a part of an entry for an entry, which ends within a record."""
+    store = opened(large)
+    whole = entered(store)
+    store.close()
+    zero_from(sorted((large / "consumequeue" / queue).iterdir())[number], 3 * 20 + at)
+    store = opened(large)
+    assert entered(store) == whole
+    store.close()
+
+
+@pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
+def test_a_last_entry_with_a_part_of_its_size_is_made_again(large: Path, queue: str) -> None:
+    store = opened(large)
+    whole = entered(store)
+    store.close()
+    zero_from(sorted((large / "consumequeue" / queue).iterdir())[1], 19 * 20 + 11)
+    store = opened(large)
+    assert entered(store) == whole
+    store.close()
+
+
+def test_a_slave_goes_on_behind_a_torn_last_entry(large: Path) -> None:
+    """4.9.8 begins within the last record, and stops there. No ends are known."""
+    (large / ENDS_FILE).unlink()
+    zero_from(sorted((large / "consumequeue" / "pay" / "0").iterdir())[1], 19 * 20 + 11)
+    master = opened(large)
+    whole = entered(master)
+    master.close()
+    (large / ENDS_FILE).unlink()
+    zero_from(sorted((large / "consumequeue" / "pay" / "0").iterdir())[1], 19 * 20 + 11)
+    slave = MessageStore.open(small_config(large), now_millis=ManualClock(step=1), is_slave=True)
+    assert slave.dispatch_behind_bytes == 0
+    assert entered(slave) == whole
+    slave.close()
+
+
+@pytest.mark.parametrize("more", [0, 3])
+@pytest.mark.parametrize("is_light", [True, False])
+def test_a_queue_with_the_files_of_another_is_made_again(root: Path, more: int, *, is_light: bool) -> None:
+    """A light queue has entries of records of other topics, which name it."""
+    store = opened(root)
+    for topic in (*["orders"] * (1 + more), "pay"):
+        properties = {"INNER_MULTI_DISPATCH": "%LMQ%1"} if is_light else {}
+        store.put(new_message(topic=topic, properties=properties))
+    whole = entered(store)
+    store.close()
+    queues = root / "consumequeue"
+    for source, target in (("orders/0", "swap"), ("pay/0", "orders/0"), ("swap", "pay/0")):
+        (queues / source).rename(queues / target)
+    store = opened(root)
+    assert (entered(store) == whole) is not is_light
+    if not is_light:
+        assert store.put(new_message(topic="pay")).queue_offset == COUNT + 1
+    store.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("queue", ["orders/0", "pay/0"])
+def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(root: Path, queue: str, *, is_clean: bool) -> None:
+    """4.9.8 serves it so, and new messages get queue offsets of old ones again."""
+    store = opened(root)
+    whole = entered(store)
+    if is_clean:
+        store.close()
+    else:
+        store._release()
+    earlier, later = sorted((root / "consumequeue" / queue).iterdir())
+    raw = later.read_bytes()[: 20 * 20]  # the later file is not full
+    earlier.write_bytes(raw + raw[-20:] * 30)
+    store = opened(root)
+    assert entered(store) == whole
+    topic, queue_id = queue.split("/")
+    assert store.put(new_message(topic=topic, queue_id=int(queue_id))).queue_offset == COUNT
+    store.close()
+
+
+def test_files_of_another_queue_stay_if_no_record_of_this_one_is_left(root: Path) -> None:
+    """New messages must not get the queue offsets of old ones."""
+    store = opened(root)
+    for _ in range(600):
+        store.put(new_message(bytes(200), queue_id=1))
+    store.close()
+    queues = root / "consumequeue"
+    shutil.rmtree(queues / "pay" / "0")
+    shutil.copytree(queues / "orders" / "1", queues / "pay" / "0")
+    min((root / "commitlog").iterdir()).unlink()
+    store = opened(root)
+    assert store.max_queue_offset("pay", 0) >= COUNT
+    store.close()
+
+
 def test_queues_of_a_deleted_topic_stay_deleted(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = opened(root)
     store.delete_topic("orders")

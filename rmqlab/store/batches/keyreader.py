@@ -28,10 +28,12 @@ from rmqlab.store.keyindex.indexing import (
 )
 from rmqlab.store.keyindex.indexkeys import KeyCollector
 from rmqlab.store.log.commitlog import physical_offset_of
+from rmqlab.store.log.loglayout import ENTRY_MAGIC
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
 _SYS_FLAG: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">ii")  # magic and size of a DLedger entry
 _PATIENCE: Final = 8  # records unlike the expected pattern, until another pattern is expected
 
 
@@ -70,7 +72,7 @@ class KeyReader:
 
         `start` and `limit` are commit log offsets. The caller must have dispatched these records to the queues, so they
         are whole. At bytes that are not a record, the next offset is the end of the file. `lead` is the size of the
-        DLedger entry header before each record.
+        DLedger entry header before each record; an entry that is no message has no keys.
         """
         mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size - lead, _RECORD.unpack_from
         abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
@@ -79,7 +81,15 @@ class KeyReader:
             if at > room:
                 return abandoned
             size, magic, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
-            if magic != MESSAGE_MAGIC or size <= 88:
+            is_record = magic == MESSAGE_MAGIC and size > 88
+            if lead:
+                entry_magic, entry_size = _ENTRY.unpack_from(mapped, at)
+                if not is_record or entry_size != size + lead or physical != first + at + lead:
+                    if entry_magic != ENTRY_MAGIC or entry_size < lead:
+                        return abandoned
+                    at += entry_size  # a DLedger entry that is no message
+                    continue
+            elif not is_record:
                 return abandoned
             if at >= run_at and limit - at >= LEAST * size:
                 most = min((limit - at - 1) // size + 1, (file.wrote - at) // size)

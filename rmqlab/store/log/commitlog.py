@@ -158,6 +158,14 @@ class CommitLog:
         """True if the rest of a file is declared empty at this position."""
         return bool(_PREFIX.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
+    def is_entry_of(self, _file: LogFile, _at: int, _size: int, _physical: int) -> bool:
+        """True if a record of this size and offset fills the DLedger entry there."""
+        return False
+
+    def after_entry(self, _file: LogFile, _at: int) -> int | None:
+        """Return the position behind a DLedger entry that is no message, or None."""
+        return None
+
     # ---- master: whole records ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:
@@ -269,6 +277,16 @@ class CommitLog:
         if magic != MESSAGE_MAGIC or size <= _PLAIN_SIZE or at + size > file.wrote:
             return None
         return file.view[at : at + size]
+
+    def dispatch_start(self, offset: int) -> int | None:
+        """Return where dispatch begins for the record at `offset`.
+
+        That is its entry header, if it has one. None if no record states this offset.
+        """
+        record, file = self.record(offset), self.file_at(offset)
+        if record is None or file is None or physical_offset_of(record) != offset:
+            return None
+        return offset - self.entry_header_size(file)
 
     def stored_at(self, offset: int) -> int:
         """Return the store time of the record at `offset`, in ms; -1 without a record."""

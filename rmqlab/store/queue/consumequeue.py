@@ -273,11 +273,11 @@ class ConsumeQueue:
             at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_end, key=_offset_of(entries))
             entries.release()
             if at or file is files[0]:
-                self._cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
+                self.cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
                 break
         self._find_max_physical()
 
-    def _cut(self, end: int) -> None:
+    def cut(self, end: int) -> None:
         """Truncate at `end`.
 
         Unlike commit log bytes, dropped entries are zeroed: otherwise they would look valid.
@@ -289,6 +289,7 @@ class ConsumeQueue:
         stale = wrote[last.first_offset] - last.wrote
         if stale:
             last.map[last.wrote : last.wrote + stale] = bytes(stale)
+        self._find_max_physical()
 
     def _find_max_physical(self) -> None:
         """Set `max_physical` from the last entry that is not blank.

@@ -19,8 +19,10 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import LAST_POSITION
 from rmqlab.store.queue.queues import Queues, can_have_queues
+from rmqlab.store.queue.tornend import is_of_another
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ class _Ends(msgspec.Struct):
     """End of the commit log at the stop, in bytes."""
     queues: dict[str, dict[int, int]]
     """The next queue offset, by topic and queue id."""
+    records: dict[str, dict[int, int]] = {}
+    """Commit log offset after the record of the last entry; missing where it is unknown."""
 
 
 def save_queue_ends(root: Path, queues: Queues, log_end: int) -> None:
@@ -48,6 +52,8 @@ def save_queue_ends(root: Path, queues: Queues, log_end: int) -> None:
     for queue in queues:
         if queue.max_offset:
             ends.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.max_offset
+            if queue.max_physical >= 0 and not queue.is_damaged:
+                ends.records.setdefault(queue.topic, {})[queue.queue_id] = queue.max_physical
     path = root / ENDS_FILE
     try:
         queues.disk.write_file(path, msgspec.json.encode(ends))
@@ -59,11 +65,12 @@ def save_queue_ends(root: Path, queues: Queues, log_end: int) -> None:
 
 @attrs.frozen
 class MissingEntries:
-    """Queues that end before they did at the last clean stop."""
+    """Queues that end before they did at the last clean stop, or with another entry."""
 
     log_end: int
     """End of the commit log at that stop, in bytes."""
-    queues: tuple[tuple[str, int], ...]
+    queues: dict[tuple[str, int], int]
+    """Commit log offset after the record of the last entry at that stop, by topic and queue id; -1 if unknown."""
 
     @classmethod
     def find(cls, root: Path, queues: Queues) -> Self:
@@ -73,20 +80,31 @@ class MissingEntries:
         `topics.json` are left out: RocketMQ may have deleted them.
         """
         ends, known = _read(root / ENDS_FILE, queues.disk), _known_topics(root)
-        found = []
+        found = {}
         for topic, of_topic in ends.queues.items():
             if not can_have_queues(topic) or not (known is None or topic in known or is_system_topic(topic)):
                 continue
             for queue_id, end in of_topic.items():
-                queue = queues.table.get((topic, queue_id))
-                if (queue.max_offset if queue is not None else 0) < end <= _LAST_OFFSET:
-                    found.append((topic, queue_id))
-        return cls(ends.log, tuple(found))
+                queue, record = queues.table.get((topic, queue_id)), ends.records.get(topic, {}).get(queue_id, -1)
+                now = queue.max_offset if queue is not None else 0
+                is_other = queue is not None and record not in (-1, queue.max_physical)
+                if now < end <= _LAST_OFFSET or (now >= end and is_other):
+                    found[topic, queue_id] = record
+        return cls(ends.log, found)
 
-    def mark(self, queues: Queues, log_end: int) -> None:
-        """Mark the queues as damaged, unless RocketMQ has continued the log since."""
-        for topic, queue_id in self.queues if log_end <= self.log_end else ():
-            queues.open(topic, queue_id).is_damaged = True
+    def mark(self, queues: Queues, log: CommitLog, log_end: int) -> None:
+        """Mark the queues as damaged, unless RocketMQ has continued the log since.
+
+        Files of another queue are deleted, if the log still has the last record of this one, so that new messages get
+        the queue offsets after it.
+        """
+        for (topic, queue_id), record in self.queues.items() if log_end <= self.log_end else ():
+            queue = queues.open(topic, queue_id)
+            queue.is_damaged = True
+            if log.min_offset < record <= log_end and is_of_another(queue, log):
+                logger.error("%s has entries of another queue: it is deleted", queue.files.directory)
+                queue.files.destroy()
+                queue.max_physical = -1
 
 
 def _known_topics(root: Path) -> Collection[str] | None:

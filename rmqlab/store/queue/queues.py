@@ -14,7 +14,9 @@ from rmqlab.remoting.names import topic_fault
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
+from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import ConsumeQueue
+from rmqlab.store.queue.tornend import drop_torn_end, is_end_torn
 
 logger = logging.getLogger(__name__)
 
@@ -87,16 +89,17 @@ class Queues:
         """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
 
-    def dispatch_from(self, log_min: int, log_end: int) -> int:
+    def dispatch_from(self, log: CommitLog, log_end: int) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
-        This is the end of the last record in any queue, or in a damaged queue, which may have lost all entries. One
-        whose next record may have expired gets no entries of the log as it is: they would get wrong offsets.
+        This is the end of the last record in any queue, or the last record in a damaged queue, which may have lost all
+        entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
+        offsets.
         """
-        start = self.max_physical
+        start, log_min = self.max_physical, log.min_offset
         for queue in self:
-            if queue.is_damaged:
-                known = queue.max_physical if queue.max_offset else log_min
+            if queue.is_damaged or (queue.max_physical == start and is_end_torn(queue, log)):
+                known = drop_torn_end(queue, log) if queue.max_offset else log_min
                 is_rebuilt = known >= log_min
                 logger.warning(
                     "%s: entries from %d on are damaged or missing: they are %s",

@@ -10,6 +10,7 @@ from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.dledger.bodies import EntryBody, HeartBeatRequest, Message, PushEntryRequest
 from rmqlab.dledger.server import Call
 from rmqlab.remoting.command import Command
+from rmqlab.runtime.net.dispatch import Request
 
 PEER = "n1"
 
@@ -102,3 +103,12 @@ def test_a_call_that_has_ended_is_not_held(monkeypatch: pytest.MonkeyPatch) -> N
     member.calls = [push(400)]
     node._settle()
     assert len(member.failed) == 3
+
+
+def test_a_request_that_waits_holds_no_content() -> None:
+    """It may wait for longer than its connection, whose limits count it."""
+    node = Member().node()
+    node.log.server.handle = lambda *_args: None  # type: ignore[method-assign]
+    command = Command(51004, body=bytes(1000))
+    node.handle(command, Request(command, None))
+    assert command.body == b""

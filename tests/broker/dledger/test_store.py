@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.dledger.entrylog import EntryLog, set_physical_offset
 from rmqlab.broker.dledger.groupstore import group_log
 from rmqlab.broker.dledger.membership import LogFollower
 from rmqlab.broker.dledger.putter import decide
@@ -305,21 +305,62 @@ def test_the_store_of_a_member_is_refused_to_a_plain_broker(open_member: Open) -
         MessageStore.open(small_config(member.root), now_millis=ManualClock())
 
 
+def test_a_link_to_a_missing_directory_is_no_new_member(open_member: Open, tmp_path: Path) -> None:
+    """It would have forgotten its log and its vote."""
+    (tmp_path / "member").mkdir()
+    (tmp_path / "member" / "dledger-n0").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(NotADirectoryError, match="member/dledger-n0"):
+        open_member("member")
+
+
 def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) -> None:
-    """dledger#62: RocketMQ stores any bytes, and stops dispatch at them."""
+    """dledger#62: RocketMQ stores any bytes, and skips messages behind them."""
     member = open_member("member")
     member.lead()
     member.put(b"first")
     record = bytes(member.store.message_at(48) or b"")
     server = member.log.server
-    for body in (b"no record", record[:-1], record + b"x", record):
+    for body in (b"", b"no record", record[:-1], record + b"x", record):
         request = AppendEntryRequest(group="g", remote_id="n0", body=body)
         server.handle(DLedgerRequestCode.APPEND, request.encode(), cast("Any", "client"), member.now[0])
     member.work()
     codes = [response.code for _, response in server.take_responses() if isinstance(response, AppendEntryResponse)]
-    assert sorted(codes) == [200, 411, 411, 411]
+    assert sorted(codes) == [200, 411, 411, 411, 411]
     assert bodies(member) == [b"first", b"first"]
     assert member.store.dispatch_behind_bytes == 0
+
+
+@pytest.mark.parametrize("is_slave", [True, False])
+@pytest.mark.parametrize("is_bulk", [True, False])
+def test_entries_that_are_no_message_are_in_no_queue(
+    open_member: Open, monkeypatch: pytest.MonkeyPatch, *, is_slave: bool, is_bulk: bool
+) -> None:
+    """A real leader appends what a client of DLedger sends.
+
+    A new leader would wait for its dispatch forever.
+    """
+    if is_bulk:
+        monkeypatch.setattr("rmqlab.store.dispatch._BULK", -1)  # queues first, the index after them
+    member = open_member("member")
+    member.lead()
+    member.put(b"first", keys="k1")
+    record = bytes(member.store.message_at(48) or b"")
+    larger = (len(record) + 10_000).to_bytes(4, "big") + record[4:]
+    member.store.set_role(is_slave=is_slave)
+    member.store.dispatcher.is_slave = is_slave
+    entries = member.log.entries
+    elsewhere = set_physical_offset(2**40, record)  # later records would count as known to its queue
+    for body in (b"", b"junk", bytes(300), record + b"more", record[:-1], larger, elsewhere):
+        entries.append(entries.end_term, body)
+    second = record[:27] + b"\1" + record[28:].replace(b"k1", b"k2")  # its queue offset ends at byte 28
+    last = entries.append(entries.end_term, second, set_physical_offset)
+    entries.commit(entries.end_index)
+    while member.store.dispatch(2**20):
+        pass
+    assert member.store.dispatch_behind_bytes == 0
+    assert member.store.max_queue_offset("orders", 0) == 2
+    assert member.store.queue_entries("orders", 0, 1, 1)[0][:2] == (last.pos + 48, len(record))
+    assert [len(member.store.query("orders", key, 10, 0, 2**62).buffers) for key in ("k1", "k2")] == [1, 1]
 
 
 def test_file_readers_stop_at_the_committed_end(open_member: Open) -> None:
