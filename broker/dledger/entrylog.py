@@ -191,7 +191,7 @@ class EntryLog(CommitLog):
         return file is not None and at + BODY_OFFSET <= file.wrote and _header(file.view, at).is_valid_at(offset)
 
     def walk(self, view: memoryview, start: int, limit: int) -> tuple[int, Walk]:
-        """Walk over whole entries whose records pass their checksum.
+        """Walk over whole entries whose records pass their checksum, and over those that are no messages.
 
         In a plain file, walk over records.
         """
@@ -202,7 +202,7 @@ class EntryLog(CommitLog):
             header = _header(view, at)
             if not header.is_valid_at(header.pos) or at + header.size > len(view):
                 break
-            if record_size(view, at + BODY_OFFSET, check_crc=True) != header.body_size:
+            if not (_has_whole_record(view, at, header) or _is_no_message(view, at, header)):
                 break
             at += header.size
         if at >= limit:
@@ -219,8 +219,9 @@ class EntryLog(CommitLog):
     def after_entry(self, file: LogFile, at: int) -> int | None:
         """Return the position behind an entry that is no message, or None.
 
-        The log names the first one. A client of a real leader, or a member that only claims to lead, may append any bytes. DLedgerCommitLog skips
-        all that is readable behind them in the file; a new leader here would wait for dispatch forever.
+        The log names the first one. A client of a real leader, or a member that only claims to lead, may append any
+        bytes. DLedgerCommitLog skips all that is readable behind them in the file; a new leader here would wait for
+        dispatch forever.
         """
         if self._is_plain(file) or at + BODY_OFFSET > file.wrote:
             return None
@@ -252,6 +253,23 @@ def set_physical_offset(pos: int, record: bytes) -> bytes:
 
 def _header(view: memoryview, at: int) -> EntryHeader:
     return EntryHeader.decode(view, at)
+
+
+def _has_whole_record(view: memoryview, at: int, header: EntryHeader) -> bool:
+    return record_size(view, at + BODY_OFFSET, check_crc=True) == header.body_size
+
+
+def _is_no_message(view: memoryview, at: int, header: EntryHeader) -> bool:
+    """Return True for a body that never was a record: it has no record's head, and the next entry follows it.
+
+    Zeros and a wrong checksum are what is left of records whose pages a disk lost.
+    """
+    end = at + header.size
+    if record_size(view, at + BODY_OFFSET, check_crc=False) == header.body_size or end + BODY_OFFSET > len(view):
+        return False
+    body, following = view[at + BODY_OFFSET : end], _header(view, end)
+    is_followed = following.is_valid_at(header.pos + header.size) and following.number == header.number + 1
+    return is_followed and (not body or any(body))
 
 
 def _is_blank(view: memoryview, at: int) -> bool:

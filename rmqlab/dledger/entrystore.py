@@ -273,11 +273,12 @@ class EntryStore:
         return True
 
     def lower_commit(self, number: int) -> None:
-        """Lower the committed index to `number`, or to -1 if the log has no such entry."""
+        """Lower the committed index to `number`, or to -1 if the log has no such entry, also on disk. OSError."""
         if number >= self.committed_index:
             return
         unit = unit_at(self.index, number) if number >= self.begin_index else None
         self.committed_index, self.committed_end = (number, unit.pos + unit.size) if unit is not None else (-1, -1)
+        self.save_checkpoint()
 
     def flush(self) -> None:
         """Sync all files that were written since the last call (dledger#51). OSError."""

@@ -108,13 +108,25 @@ def _check_continuous(files: FileQueue) -> None:
 
 
 def _check_loss(data: FileQueue, end: int) -> None:
-    """Raise StoreCorrupt if recovery would delete whole files behind a damaged entry."""
+    """Raise StoreCorrupt if recovery would delete more than a file of entries behind a damaged one.
+
+    Files behind it that begin with zeros have lost what was not synced, and a log whose first file begins with zeros
+    begins within that file: nothing of it was read.
+    """
     file, last = data.file_at(end), data.last
-    if file is not None and last is not None and last.first_offset - end > data.file_size:
+    if file is None or last is None or last.first_offset - end <= data.file_size or _is_zero(data.files[0]):
+        return
+    behind = [one for one in data.files if one.first_offset > end]
+    if any(EntryHeader.decode(one.view).is_valid_at(one.first_offset) for one in behind):
         raise StoreCorrupt(
             f"{file.path} has no valid entry at offset {end}, and recovery would delete the files up to"
             f" {last.path.name}: restore it, or delete {data.directory} to get all entries from the leader"
         )
+
+
+def _is_zero(file: LogFile) -> bool:
+    """Return True if a file begins with zeros in the place of an entry's header."""
+    return not any(file.view[: HEADER.size])
 
 
 @attrs.define

@@ -349,3 +349,30 @@ def test_a_start_that_would_lose_more_than_a_file_fails(tmp_path: Path) -> None:
         else:
             assert open_small(tmp_path).data.max_offset == 2 * DATA_FILE + 148
         paths[number].write_bytes(contents[number])
+
+
+def test_a_start_drops_files_of_unsynced_zeros(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    while len(store.data.files) < 4:
+        store.append(1, bytes(100))
+    paths = [file.path for file in store.data.files]
+    store.close()
+    paths[0].write_bytes(paths[0].read_bytes()[:148].ljust(DATA_FILE, b"\0"))
+    for path in paths[1:]:
+        path.write_bytes(bytes(DATA_FILE))
+    assert open_small(tmp_path).end_index == 0
+
+
+def test_a_lowered_commit_is_on_disk(tmp_path: Path) -> None:
+    """Entries that a leader appends behind it are not committed after a kill."""
+    store = open_small(tmp_path)
+    for _ in range(5):
+        store.append(1, bytes(10))
+    store.commit(4)
+    store.save_checkpoint()
+    store.truncate(attrs.evolve(store.get(2), term=2))
+    store.lower_commit(1)
+    for _ in range(2):
+        store.append(2, bytes(10))
+    store.unmap()
+    assert open_small(tmp_path).committed_index == 1

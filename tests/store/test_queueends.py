@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.queue.consumequeue import PRE_BLANK_SIZE
+from rmqlab.store.queue.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.store.queue.queueends import ENDS_FILE
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -203,18 +203,43 @@ def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(root: Path, qu
     store.close()
 
 
-def test_files_of_another_queue_stay_if_no_record_of_this_one_is_left(root: Path) -> None:
-    """New messages must not get the queue offsets of old ones."""
+@pytest.mark.parametrize("is_young", [True, False])
+def test_files_of_another_queue_stay_if_no_record_of_this_one_is_left(root: Path, *, is_young: bool) -> None:
+    """New messages must not get the queue offsets of old ones. The log has all records of a young queue."""
     store = opened(root)
     for _ in range(600):
-        store.put(new_message(bytes(200), queue_id=1))
+        store.put(new_message(bytes(200), queue_id=2 if is_young else 1))
     store.close()
     queues = root / "consumequeue"
     shutil.rmtree(queues / "pay" / "0")
-    shutil.copytree(queues / "orders" / "1", queues / "pay" / "0")
+    shutil.copytree(queues / "orders" / ("2" if is_young else "1"), queues / "pay" / "0")
     min((root / "commitlog").iterdir()).unlink()
     store = opened(root)
     assert store.max_queue_offset("pay", 0) >= COUNT
+    store.close()
+
+
+@pytest.mark.parametrize("is_expired", [True, False])
+@pytest.mark.parametrize("is_slave", [True, False])
+def test_a_last_entry_that_points_at_no_record_is_made_again(large: Path, *, is_expired: bool, is_slave: bool) -> None:
+    """It begins below the first file and ends in the log, or at a negative offset."""
+    store = opened(large)
+    for _ in range(300):
+        store.put(new_message(bytes(300), topic="orders"))
+    store.close()
+    if is_expired:
+        min((large / "commitlog").iterdir()).unlink()
+    store = opened(large)
+    whole, begin = entered(store), store.log.min_offset
+    store.close()
+    path = max((large / "consumequeue" / "orders" / "0").iterdir())
+    raw = bytearray(path.read_bytes())
+    last = 20 * (len(raw.rstrip(b"\0")) // 20)
+    ENTRY.pack_into(raw, last, *((1000, begin + 77, 0) if is_expired else (-1000, 77, 0)))
+    path.write_bytes(raw)
+    store = MessageStore.open(small_config(large), now_millis=ManualClock(step=1), is_slave=is_slave)
+    assert store.dispatch_behind_bytes == 0
+    assert entered(store) == whole
     store.close()
 
 

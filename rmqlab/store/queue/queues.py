@@ -96,20 +96,26 @@ class Queues:
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
         offsets.
         """
-        start, log_min = self.max_physical, log.min_offset
-        for queue in self:
-            if queue.is_damaged or (queue.max_physical == start and is_end_torn(queue, log)):
-                known = drop_torn_end(queue, log) if queue.max_offset else log_min
-                is_rebuilt = known >= log_min
-                logger.warning(
-                    "%s: entries from %d on are damaged or missing: they are %s",
-                    queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
-                )  # fmt: skip
-                if is_rebuilt:
-                    start = min(start, known)
-                else:
-                    queue.max_physical = log_end  # it skips records before
-        return start
+        last = self.max_physical
+        damaged = [
+            queue for queue in self if queue.is_damaged or (queue.max_physical == last and is_end_torn(queue, log))
+        ]
+        whole = max((queue.max_physical for queue in self if queue not in damaged), default=0)
+        starts = []
+        for queue in damaged:
+            known = drop_torn_end(queue, log) if queue.max_offset else log.min_offset
+            if known is None:
+                continue
+            is_rebuilt = known >= log.min_offset
+            logger.warning(
+                "%s: entries from %d on are damaged or missing: they are %s",
+                queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
+            )  # fmt: skip
+            if is_rebuilt:
+                starts.append(known)
+            else:
+                queue.max_physical = log_end  # it skips records before
+        return min(starts, default=whole)
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
         """Return log offset and size of the last queued record that ends by `log_offset`.

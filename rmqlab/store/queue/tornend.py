@@ -8,6 +8,8 @@ from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import PRE_BLANK_SIZE, ConsumeQueue
 
 _NAMES_OF_LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
+_MOST_EXAMINED: Final = 2**16
+"""Entries of one queue. Each reads its record, so a start takes a second more at most."""
 
 
 def is_end_torn(queue: ConsumeQueue, log: CommitLog) -> bool:
@@ -29,43 +31,52 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
     return message is not None and not _is_in(queue, message) and _NAMES_OF_LIGHT_QUEUES not in message.properties
 
 
-def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int:
-    """Drop the end of a damaged queue; return where dispatch makes it again.
-
-    This is an offset of the commit log.
+def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:
+    """Drop the end of a damaged queue; return the commit log offset from which dispatch makes it again.
 
     The last entry whose record states its place in the queue is dropped as well: its offset is right, its size and tags
-    code may be torn. Without such an entry all are dropped, or, if older records have expired, those from the last one on
-    that points at a record: the queue may have a gap. An entry whose record has expired stays; then the end of that
-    record is returned. A light queue stays as it is: dispatch makes none of its entries.
+    code may be torn. Without such an entry among the last ones, those from the last one on that points at a record are
+    dropped: the queue may have a gap. If the log is complete and no entry of the queue has its place, all are dropped.
+    An entry whose record has expired stays; then the end of that record is returned. -1 if no entry points at a record.
+
+    None for a light queue, which stays as it is: dispatch makes none of its entries.
     """
     last = None
-    for at in range(queue.max_offset - 1, -1, -1):
+    begin = max(0, queue.max_offset - _MOST_EXAMINED)
+    for at in range(queue.max_offset - 1, begin - 1, -1):
         entry = queue.entry(at)
-        if entry is None or entry[1] == PRE_BLANK_SIZE or entry[0] < log.min_offset:
+        if entry is None or entry[1] == PRE_BLANK_SIZE or _is_expired(entry, log):
             if last is None:
                 queue.cut((at + 1) * QUEUE_ENTRY_SIZE)
+                return queue.max_physical
             break
         message = _message_of(entry, log)
         if message is not None and not _is_in(queue, message) and _NAMES_OF_LIGHT_QUEUES in message.properties:
-            return queue.max_physical
+            return None
         is_placed = message is not None and _is_in(queue, message) and message.queue_offset == at
         if is_placed or (last is None and message is not None):
             last = at, entry[0]
         if is_placed:
             break
-    else:  # the first entry of a queue always has its place
-        queue.files.destroy()
-        queue.max_physical = -1
-        return log.min_offset
+    else:
+        if begin == 0 and log.min_offset == 0:  # the first entry of a queue always has its place
+            queue.files.destroy()
+            queue.max_physical = -1
+            return log.min_offset
     if last is None:
-        return queue.max_physical
+        return -1
     at, offset = last
     queue.cut(at * QUEUE_ENTRY_SIZE)
     queue.max_physical = offset
     start = log.dispatch_start(offset)
     assert start is not None
     return start
+
+
+def _is_expired(entry: tuple[int, int, int], log: CommitLog) -> bool:
+    """Return True if the log had the record of an entry. Entries may also point at no place of any log."""
+    offset, size, _ = entry
+    return offset >= 0 and size > 0 and offset + size <= log.min_offset
 
 
 def _is_in(queue: ConsumeQueue, message: StoredMessage) -> bool:
