@@ -157,6 +157,14 @@ def test_every_column_equals_the_decoder_of_a_single_record(raws: list[bytes]) -
     assert found.body_is_intact().tolist() == [decode_message(raw).is_intact for raw in raws]
 
 
+@pytest.mark.parametrize(("millis", "micros"), [(2**63 - 1, 2**63 - 1), (2**60, 2**63 - 1), (-(2**63), -(2**63))])
+def test_a_time_beyond_those_of_spark_is_the_last_one(millis: int, micros: int) -> None:
+    raw = bytearray(hypothesis.find(encoded_records(), lambda _: True))
+    raw[56:64] = millis.to_bytes(8, "big", signed=True)
+    (found,) = RECORD_COLUMNS["storeTimestamp"][1](decoded(bytes(raw))).cast(pa.int64()).to_pylist()
+    assert abs(found - micros) < 1000
+
+
 @hypothesis.given(st.lists(encoded_records(), max_size=8), st.data())
 def test_a_selection_of_records_has_the_columns_of_those_alone(raws: list[bytes], data: st.DataObject) -> None:
     mask = data.draw(st.lists(st.booleans(), min_size=len(raws), max_size=len(raws)))

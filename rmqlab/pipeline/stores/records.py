@@ -265,9 +265,14 @@ def _number(name: str) -> Callable[[Records], pa.Array]:
     return lambda records: pa.array(records.number(name))
 
 
+_MOST_MILLIS: Final = (2**63 - 1) // 1000
+"""A time of a record is any number of 64 bits, and Spark's times are microseconds of 64 bits."""
+
+
 def _instant(name: str) -> Callable[[Records], pa.Array]:
     def read(records: Records) -> pa.Array:
-        return pa.array(records.number(name) * 1000, pa.timestamp("us", tz="UTC"))
+        millis = records.number(name).clip(-_MOST_MILLIS, _MOST_MILLIS)
+        return pa.array(millis * 1000, pa.timestamp("us", tz="UTC"))
 
     return read
 

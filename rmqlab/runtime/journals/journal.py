@@ -33,7 +33,7 @@ import msgpack
 
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.journals.journalwaste import LEAST_WASTE, LONGEST_ENTRY, MOST_ITEMS, Waste
-from rmqlab.runtime.journals.schema import LATEST, invalid_field
+from rmqlab.runtime.journals.schema import LATEST, validate
 from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
@@ -359,7 +359,7 @@ def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
         is_entry = type(at_millis) is int and isinstance(node, str) and isinstance(kind, str)
         if not is_entry or not isinstance(fields, dict) or not 0 <= at_millis <= LATEST:
             raise TypeError("not an entry of a journal")
-        if invalid := invalid_field(kind, fields):
+        if invalid := validate(kind, fields):
             raise TypeError(f"{kind} with an invalid value of {invalid}")
         seq = entry.get("seq")
         yield JournalEntry(at_millis, node, kind, fields, seq if isinstance(seq, int) else 0)

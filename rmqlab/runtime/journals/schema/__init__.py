@@ -14,7 +14,7 @@ from rmqlab.runtime.journals.schema.nameservers import NAMESERVERS
 from rmqlab.runtime.journals.schema.nodes import NODES
 from rmqlab.runtime.journals.schema.workloads import WORKLOADS
 
-__all__ = ["EVENT_TYPES", "LATEST", "OFFSET_LIMIT", "EventType", "Field", "invalid_field"]
+__all__ = ["EVENT_TYPES", "LATEST", "OFFSET_LIMIT", "EventType", "Field", "validate"]
 
 EVENT_TYPES: Mapping[str, EventType] = {
     event.name: event for event in (*MESSAGES, *WORKLOADS, *NODES, *NAMESERVERS, *BROKERS)
@@ -42,16 +42,21 @@ _CHECKS: Final = {
 }
 
 
-def invalid_field(kind: str, fields: Mapping[str, Any]) -> str:
+def validate(kind: str, fields: dict[str, Any]) -> str:
     """Return the name of a field that is invalid; empty if none is.
 
-    Its value has the wrong type, is no finite number or too large a one, or is missing and needed.
+    Its value has the wrong type, is no finite number, or is missing and needed. An integer beyond the limit of its field
+    is set to that: a peer may have chosen it, such as a commit of offset 2^63 - 1, and the event is as true.
     """
     for name, types, limit, is_needed, needed_with in _CHECKS.get(kind, ()):
         value = fields.get(name)
         if value is None:
             if is_needed or (needed_with and fields.get(needed_with) is not None):
                 return name
-        elif type(value) not in types or (limit and not -limit <= value < limit):
+        elif type(value) not in types:
             return name
+        elif limit and not -limit <= value < limit:
+            if type(value) is float:
+                return name
+            fields[name] = max(-limit, min(value, limit - 1))
     return ""
