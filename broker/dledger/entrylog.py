@@ -191,9 +191,9 @@ class EntryLog(CommitLog):
         return file is not None and at + BODY_OFFSET <= file.wrote and _header(file.view, at).is_valid_at(offset)
 
     def walk(self, view: memoryview, start: int, limit: int) -> tuple[int, Walk]:
-        """Walk over whole entries whose records pass their checksum, and over those that are no messages.
+        """Walk over whole entries whose records pass their checksum.
 
-        In a plain file, walk over records.
+        Also over those that are no messages. In a plain file, walk over records.
         """
         if start + BLANK_SIZE <= len(view) and PLAIN_BLANK.unpack_from(view, start)[1] in PLAIN_MAGICS:
             return CommitLog.walk(self, view, start, limit)
@@ -260,9 +260,10 @@ def _has_whole_record(view: memoryview, at: int, header: EntryHeader) -> bool:
 
 
 def _is_no_message(view: memoryview, at: int, header: EntryHeader) -> bool:
-    """Return True for a body that never was a record: it has no record's head, and the next entry follows it.
+    """Return True for a body that never was a record.
 
-    Zeros and a wrong checksum are what is left of records whose pages a disk lost.
+    It has no record's head, and the next entry follows it. Zeros and a wrong checksum are what is left of records whose
+    pages a disk lost.
     """
     end = at + header.size
     if record_size(view, at + BODY_OFFSET, check_crc=False) == header.body_size or end + BODY_OFFSET > len(view):

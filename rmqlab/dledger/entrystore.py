@@ -273,7 +273,10 @@ class EntryStore:
         return True
 
     def lower_commit(self, number: int) -> None:
-        """Lower the committed index to `number`, or to -1 if the log has no such entry, also on disk. OSError."""
+        """Lower the committed index to `number`, also on disk. OSError.
+
+        To -1 if the log has no such entry.
+        """
         if number >= self.committed_index:
             return
         unit = unit_at(self.index, number) if number >= self.begin_index else None

@@ -108,10 +108,10 @@ def _check_continuous(files: FileQueue) -> None:
 
 
 def _check_loss(data: FileQueue, end: int) -> None:
-    """Raise StoreCorrupt if recovery would delete more than a file of entries behind a damaged one.
+    """Raise StoreCorrupt if recovery would delete more than a file of entries.
 
-    Files behind it that begin with zeros have lost what was not synced, and a log whose first file begins with zeros
-    begins within that file: nothing of it was read.
+    Files behind a damaged entry that begin with zeros have lost what was not synced. A log whose first file begins with
+    zeros begins within that file: nothing of it was read.
     """
     file, last = data.file_at(end), data.last
     if file is None or last is None or last.first_offset - end <= data.file_size or _is_zero(data.files[0]):

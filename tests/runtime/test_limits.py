@@ -26,7 +26,10 @@ from rmqlab.runtime.journals.schema import EVENT_TYPES, LATEST, OFFSET_LIMIT
 def test_a_number_that_a_peer_chose_is_read_as_the_nearest_one_within_its_limit(
     tmp_path: pathlib.Path, kind: str, name: str, value: int, read: int
 ) -> None:
-    """Servers accept such numbers, and the event is as true. The fault ha-report reports 2^62 by default."""
+    """Servers accept such numbers, and the event is as true.
+
+    The fault ha-report reports 2^62 by default.
+    """
     needed = {
         field: "x" if one.type == "text" else 0 for field, one in EVENT_TYPES[kind].fields.items() if one.is_needed
     }

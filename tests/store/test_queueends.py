@@ -205,7 +205,10 @@ def test_a_queue_file_that_is_a_copy_of_a_later_one_is_made_again(root: Path, qu
 
 @pytest.mark.parametrize("is_young", [True, False])
 def test_files_of_another_queue_stay_if_no_record_of_this_one_is_left(root: Path, *, is_young: bool) -> None:
-    """New messages must not get the queue offsets of old ones. The log has all records of a young queue."""
+    """New messages must not get the queue offsets of old ones.
+
+    The log has all records of a young queue.
+    """
     store = opened(root)
     for _ in range(600):
         store.put(new_message(bytes(200), queue_id=2 if is_young else 1))

@@ -32,12 +32,13 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:
-    """Drop the end of a damaged queue; return the commit log offset from which dispatch makes it again.
+    """Drop the end of a damaged queue; return where dispatch makes it again.
 
-    The last entry whose record states its place in the queue is dropped as well: its offset is right, its size and tags
-    code may be torn. Without such an entry among the last ones, those from the last one on that points at a record are
-    dropped: the queue may have a gap. If the log is complete and no entry of the queue has its place, all are dropped.
-    An entry whose record has expired stays; then the end of that record is returned. -1 if no entry points at a record.
+    This is an offset of the commit log. The last entry whose record states its place in the queue is
+    dropped as well: its offset is right, its size and tags code may be torn. Without such an entry among the last ones,
+    those from the last one on that points at a record are dropped: the queue may have a gap. If the log is complete and
+    no entry of the queue has its place, all are dropped. An entry whose record has expired stays; then the end of that
+    record is returned. -1 if no entry points at a record.
 
     None for a light queue, which stays as it is: dispatch makes none of its entries.
     """
@@ -74,7 +75,10 @@ def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:
 
 
 def _is_expired(entry: tuple[int, int, int], log: CommitLog) -> bool:
-    """Return True if the log had the record of an entry. Entries may also point at no place of any log."""
+    """Return True if the log had the record of an entry.
+
+    A damaged entry may also point at no place of any log.
+    """
     offset, size, _ = entry
     return offset >= 0 and size > 0 and offset + size <= log.min_offset
 
