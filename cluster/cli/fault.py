@@ -1,5 +1,6 @@
 """Commands that break links, disks, requests and clocks, and heal them again."""
 
+import signal
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from rmqlab.cluster.cli.terms import command, directory_of, fail, json_option, m
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.files.directory import NoClusterError
 from rmqlab.faults import FAULTS, describe_fault
-from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
+from rmqlab.runtime.interrupts import as_ctrl_c
 from rmqlab.runtime.text.printable import printable
 
 
@@ -81,7 +82,7 @@ def random_faults(
         "count": count,
     }
     try:
-        with sigterm_as_ctrl_c():
+        with as_ctrl_c(signal.SIGTERM):
             for message in ask_stream(directory_of(name), "random-faults", **values):
                 if isinstance(message, Item):
                     print_json(message.value) if as_json else console.print(_strike_line(message.value))

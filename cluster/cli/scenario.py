@@ -37,7 +37,7 @@ from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.files.directory import SetupError
 from rmqlab.cluster.supervisor.plan.topology import MODES, PROFILES
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
-from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
+from rmqlab.runtime.interrupts import as_ctrl_c
 from rmqlab.runtime.text.counted import counted
 from rmqlab.simulation.child import ChildEndedError
 from rmqlab.verdict.runs import home
@@ -276,7 +276,7 @@ def _run_once(
 def _play_simulated(scenario: Scenario, options: Options, directory: RunDirectory, output: LineOutput) -> Run | None:
     """Run a scenario on virtual time. None if a signal ended it."""
     try:
-        with sigterm_as_ctrl_c():
+        with as_ctrl_c(signal.SIGTERM):
             return play_simulated(scenario, options, directory=directory, on_line=output.line)
     except KeyboardInterrupt:
         return None

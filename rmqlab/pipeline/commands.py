@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,8 @@ from rmqlab.pipeline.spark.interrupts import plain_interrupts, silent_requests
 from rmqlab.pipeline.spark.masters import LOCAL, is_local
 from rmqlab.pipeline.spark.spark_home import Machine
 from rmqlab.pipeline.spark.workers import check_shared_directory
+from rmqlab.runtime.interrupts import as_ctrl_c
 from rmqlab.runtime.journals.journal import odd_journals
-from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
 from rmqlab.runtime.text.errorline import print_error
 from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable
@@ -207,7 +208,7 @@ def _judge(directory: Path, choice: SparkChoice, on_progress: Callable[[str], ob
         settings = choice.settings
         try:
             with (
-                sigterm_as_ctrl_c(),  # or the JVM would end in the middle of a query, and print its stack trace
+                as_ctrl_c(signal.SIGTERM),  # or the JVM would end in the middle of a query, and print its stack trace
                 silent_requests(),
                 reading(directory, directory / FOLDER, scale) as files,  # needs no JVM: it reads while one starts
                 open_session(

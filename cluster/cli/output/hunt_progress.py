@@ -1,5 +1,6 @@
 """Progress of a hunt: a bar on a terminal, and the summary line."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from rmqlab.cluster.cli.output.screen import console, live_console
 from rmqlab.cluster.hunt import hunt as hunting
-from rmqlab.runtime.sigterm import sigterm_as_ctrl_c
+from rmqlab.runtime.interrupts import as_ctrl_c
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def shown(progress: hunting.Progress, budget: hunting.HuntBudget, *, as_json: bo
     )
     task = bar.add_task("", total=budget.seeds)
     try:
-        with sigterm_as_ctrl_c(), bar:
+        with as_ctrl_c(signal.SIGTERM), bar:
             yield lambda: bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=True)
     except KeyboardInterrupt:
         progress.problems.append("interrupted")

@@ -5,8 +5,9 @@ import logging
 import os
 import pathlib
 import signal
-import threading
 from collections.abc import Iterator
+
+from rmqlab.runtime.interrupts import as_ctrl_c
 
 
 @contextlib.contextmanager
@@ -28,16 +29,10 @@ def plain_interrupts() -> Iterator[None]:
     """Let SIGINT raise KeyboardInterrupt in this block, which begins with a session.
 
     The handler of a session asks the JVM to cancel all jobs, in the middle of another request: both fail. The end of
-    the session cancels the jobs, too. In another thread than the main one, where no handler can be set, nothing changes.
+    the session cancels the jobs, too.
     """
-    if threading.current_thread() is not threading.main_thread():
+    with as_ctrl_c(signal.SIGINT):
         yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C, for commands that must stop what they have started."""
+"""Signals as KeyboardInterrupt, for commands that must stop what they have started."""
 
 import signal
 import threading
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt in this block.
+def as_ctrl_c(number: signal.Signals) -> Iterator[None]:
+    """Let a signal raise KeyboardInterrupt in this block.
 
     In another thread than the main one, where no handler can be set, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
