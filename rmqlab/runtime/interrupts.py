@@ -1,4 +1,4 @@
-"""Signals as KeyboardInterrupt, for commands that must stop what they have started."""
+"""Signals that end a command as Ctrl-C does, so that it stops what it started."""
 
 import signal
 import threading

@@ -81,7 +81,7 @@ def test_an_interrupted_audit_prints_one_line_and_leaves_no_jvm(tmp_path: pathli
 def _jvms_of(pid: int) -> list[int]:
     found = []
     for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             if pathlib.Path(f"/proc/{child}/comm").read_text() == "java\n":
                 found.append(int(child))
     return found
