@@ -51,7 +51,11 @@ def directory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluste
     made.begin_journal()
     writer = JournalWriter(made.journal_path("produce-1"))
     for ids, outcome in (("k-2", "SEND_OK"), ("k-3,k-9", "indeterminate")):
-        writer.append(JournalEntry(1, "produce-1", "sent", {"message_id": ids, "outcome": outcome}))
+        writer.append(
+            JournalEntry(
+                1, "produce-1", "sent", {"message_id": ids, "topic": "orders", "outcome": outcome, "began_at": 1}
+            )
+        )
     writer.close()
     return made
 
