@@ -372,6 +372,7 @@ GOOD = {"outcome": "refused", "topic": "orders", "began_at": 5, "took": None}
         (1, "sent", {}),
         (1, "sent", {**GOOD, "took": 0.5}),
         (1, "sent", {**GOOD, "took": True}),
+        (1, "sent", {**GOOD, "began_at": 2**62}),
         (1, "sent", {**GOOD, "topic": ["orders"]}),
         (1, "journal_closed", {"crc": math.inf}),
         (1, "cluster_starting", {"rate": math.nan}),

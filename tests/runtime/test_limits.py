@@ -6,13 +6,13 @@ import pytest
 
 from rmqlab.runtime.journals.journal import JournalEntry, pack_entry
 from rmqlab.runtime.journals.journalsurvey import survey_journals
-from rmqlab.runtime.journals.schema import EVENT_TYPES, LATEST, OFFSET_LIMIT
+from rmqlab.runtime.journals.schema import EVENT_TYPES, OFFSET_LIMIT
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "value", "read"),
     [
-        ("sent", "began_at", 2**62, LATEST - 1),
+        ("delivered", "born_at", 2**60, None),
         ("sent", "queue", 2**31, 2**31 - 1),
         ("sent", "queue", -(2**63), -(2**31)),
         ("sent", "offset", 2**63 - 1, OFFSET_LIMIT - 1),
@@ -24,7 +24,7 @@ from rmqlab.runtime.journals.schema import EVENT_TYPES, LATEST, OFFSET_LIMIT
     ],
 )
 def test_a_number_that_a_peer_chose_is_read_as_the_nearest_one_within_its_limit(
-    tmp_path: pathlib.Path, kind: str, name: str, value: int, read: int
+    tmp_path: pathlib.Path, kind: str, name: str, value: int, read: int | None
 ) -> None:
     """Servers accept such numbers, and the event is as true.
 

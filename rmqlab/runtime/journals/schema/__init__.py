@@ -46,7 +46,8 @@ def validate(kind: str, fields: dict[str, Any]) -> str:
     """Return the name of a field that is invalid; empty if none is.
 
     Its value has the wrong type, is no finite number, or is missing and needed. An integer beyond the limit of its field
-    is set to that: a peer may have chosen it, such as a commit of offset 2^63 - 1, and the event is as true.
+    is set to that: a peer may have chosen it, such as a commit of offset 2^63 - 1, and the event is as true. A time
+    beyond the year 9999 is unknown.
     """
     for name, types, limit, is_needed, needed_with in _CHECKS.get(kind, ()):
         value = fields.get(name)
@@ -56,7 +57,7 @@ def validate(kind: str, fields: dict[str, Any]) -> str:
         elif type(value) not in types:
             return name
         elif limit and not -limit <= value < limit:
-            if type(value) is float:
+            if type(value) is float or (limit == LATEST and is_needed):
                 return name
-            fields[name] = max(-limit, min(value, limit - 1))
+            fields[name] = None if limit == LATEST else max(-limit, min(value, limit - 1))
     return ""

@@ -25,7 +25,7 @@ class Field:
     meaning: str
     unit: str = ""
     limit: int = _INT
-    """Integers from here on, and those below its negative, are read as the nearest ones within."""
+    """Integers from here on, and those below its negative, are read as the nearest ones within; times as unknown."""
     is_needed: bool = False
     """True if readers need it: an entry without it is invalid."""
     needed_with: str = ""
