@@ -28,7 +28,8 @@ def deleted_and_used_again() -> MadeUpRun:
     return run
 
 
-@pytest.mark.parametrize("is_wrong", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("is_wrong", [False, True])
 def test_both_judges_judge_what_followed_a_deletion(
     spark: "SparkSession",
     tmp_path: pathlib.Path,

@@ -70,7 +70,7 @@ def rewrite(directory: pathlib.Path, **changes: Callable[[Any], Any]) -> None:
     ("changes", "found"),
     [
         ({}, 0),
-        ({"retried": lambda one: attrs.evolve(one, reconsume_times=TIMES + 1)}, 1),
+        pytest.param({"retried": lambda one: attrs.evolve(one, reconsume_times=TIMES + 1)}, 1, marks=pytest.mark.long),
         pytest.param({"retried": lambda one: attrs.evolve(one, reconsume_times=0)}, 1, marks=pytest.mark.long),
         ({"committed": lambda one: attrs.evolve(one, prepared_transaction_offset=77)}, 1),
         pytest.param({"committed": lambda one: attrs.evolve(one, sys_flag=0)}, 1, marks=pytest.mark.long),

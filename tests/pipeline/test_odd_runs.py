@@ -15,7 +15,7 @@ from tests.pipeline.violations import compare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TRIED = ("clock-back.toml", "unknown/nothing-sent.toml")
+TRIED = ("clock-back.toml",)
 LONG = [str(path.relative_to(ODD)) for path in sorted(ODD.rglob("*.toml")) if str(path.relative_to(ODD)) not in TRIED]
 
 
