@@ -331,13 +331,19 @@ def test_entries_behind_a_damaged_one_do_not_return_behind_a_new_one(tmp_path: P
     assert open_small(tmp_path).end_index == 2
 
 
-def test_a_start_that_would_lose_more_than_a_file_fails(tmp_path: Path) -> None:
-    """DLedger ends its process, so that an operator can repair the file."""
-    store = open_small(tmp_path)
+def four_files(root: Path) -> list[Path]:
+    """Return the files of a new log that was closed."""
+    store = open_small(root)
     while len(store.data.files) < 4:
         store.append(1, bytes(100))
     paths = [file.path for file in store.data.files]
     store.close()
+    return paths
+
+
+def test_a_start_that_would_lose_more_than_a_file_fails(tmp_path: Path) -> None:
+    """DLedger ends its process, so that an operator can repair the file."""
+    paths = four_files(tmp_path)
     contents = [path.read_bytes() for path in paths]
     for number, is_lost in ((1, True), (2, False)):
         paths[number].write_bytes(contents[number][:148] + b"\xff" + contents[number][149:])
@@ -352,11 +358,7 @@ def test_a_start_that_would_lose_more_than_a_file_fails(tmp_path: Path) -> None:
 
 
 def test_a_start_drops_files_of_unsynced_zeros(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    while len(store.data.files) < 4:
-        store.append(1, bytes(100))
-    paths = [file.path for file in store.data.files]
-    store.close()
+    paths = four_files(tmp_path)
     paths[0].write_bytes(paths[0].read_bytes()[:148].ljust(DATA_FILE, b"\0"))
     for path in paths[1:]:
         path.write_bytes(bytes(DATA_FILE))

@@ -96,13 +96,11 @@ class Queues:
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
         offsets.
         """
-        last = self.max_physical
-        damaged = [
-            queue for queue in self if queue.is_damaged or (queue.max_physical == last and is_end_torn(queue, log))
-        ]
-        whole = max((queue.max_physical for queue in self if queue not in damaged), default=0)
-        starts = []
-        for queue in damaged:
+        last, whole, starts = self.max_physical, 0, []
+        for queue in self:
+            if not queue.is_damaged and (queue.max_physical != last or not is_end_torn(queue, log)):
+                whole = max(whole, queue.max_physical)
+                continue
             known = drop_torn_end(queue, log) if queue.max_offset else log.min_offset
             if known is None:
                 continue
