@@ -26,7 +26,7 @@ from rmqlab.runtime.journals.schema import EVENT_TYPES, OFFSET_LIMIT
 def test_a_number_that_a_peer_chose_is_read_as_the_nearest_one_within_its_limit(
     tmp_path: pathlib.Path, kind: str, name: str, value: int, read: int | None
 ) -> None:
-    """Servers accept such numbers, and the event is as true.
+    """Servers accept such numbers, and the event is true all the same.
 
     The fault ha-report reports 2^62 by default.
     """

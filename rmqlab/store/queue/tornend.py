@@ -32,13 +32,12 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:
-    """Drop the end of a damaged queue; return where dispatch makes it again.
+    """Drop the end of a damaged queue; return the log offset to dispatch from.
 
-    This is an offset of the commit log. The last entry whose record states its place in the queue is
-    dropped as well: its offset is right, its size and tags code may be torn. Without such an entry among the last ones,
-    those from the last one on that points at a record are dropped: the queue may have a gap. If the log is complete and
-    no entry of the queue has its place, all are dropped. An entry whose record has expired stays; then the end of that
-    record is returned. -1 if no entry points at a record.
+    The last entry whose record states its place in the queue is dropped as well: its offset is right, its size and tags
+    code may be torn. Without such an entry among the last ones, those from the last one on that points at a record are
+    dropped: the queue may have a gap. If the log is complete and no entry of the queue has its place, all are dropped.
+    An entry whose record has expired stays; then the end of that record is returned. -1 if no entry points at a record.
 
     None for a light queue, which stays as it is: dispatch makes none of its entries.
     """

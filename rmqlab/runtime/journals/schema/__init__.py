@@ -45,9 +45,9 @@ _CHECKS: Final = {
 def validate(kind: str, fields: dict[str, Any]) -> str:
     """Return the name of a field that is invalid; empty if none is.
 
-    Its value has the wrong type, is no finite number, or is missing and needed. An integer beyond the limit of its field
-    is set to that: a peer may have chosen it, such as a commit of offset 2^63 - 1, and the event is as true. A time
-    beyond the year 9999 is unknown.
+    Its value has the wrong type, is no finite number, or is missing and needed. An integer beyond the limit of its
+    field is set to that: a peer may have chosen it, such as a commit of offset 2^63 - 1, and the event is true all the
+    same. A time beyond the year 9999 is unknown.
     """
     for name, types, limit, is_needed, needed_with in _CHECKS.get(kind, ()):
         value = fields.get(name)
