@@ -2,7 +2,8 @@
 
 A broker saves its offsets every 5 s, first 10 s after its start, and when it stops cleanly. Commits since the node's
 last start count if the node had the time to save them. Commits sent while a fault was in force or the node was paused
-may have been lost, and do not count. An offset that is missing in the file counts as 0.
+may have been lost, and do not count. Nor do those sent while a pull of the queue was to fail: most are part of the
+pull, and a broker saves no offset with a pull that it refuses. An offset that is missing in the file counts as 0.
 """
 
 import bisect
@@ -15,7 +16,7 @@ from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
-from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
+from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks, parse_queue
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
 from rmqlab.verdict.roles import CONTESTED
 
@@ -130,7 +131,7 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
     It is the last offset that was surely saved, or a lower later commit.
     """
     by_place: dict[GroupQueue, list[Commit]] = {}
-    targets = _targets(history)
+    targets, failed = _targets(history), _failed_pulls(history)
     for commit in AfterDeletions.of(history).commits():
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (incarnation.member.broker, incarnation.member.broker_id or 0)
@@ -145,7 +146,11 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
         if is_here and is_served and not is_elsewhere and is_kept and commit.at >= incarnation.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
-        proven = [index for index, commit in enumerate(commits) if incarnation.proves(commit)]
+        proven = [
+            index
+            for index, commit in enumerate(commits)
+            if incarnation.proves(commit) and not _is_within(failed[commit.node, commit.queue], commit.at)
+        ]
         if proven:
             since = commits[proven[-1]].at
             later = [
@@ -154,6 +159,27 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
                 if (rollback.group, rollback.queue) == place and rollback.at >= since
             ]
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
+
+
+def _failed_pulls(history: History) -> Mapping[tuple[str, Queue], list[tuple[int, int]]]:
+    """Return begin and end of each failed pull, by consumer and queue, in order.
+
+    A consumer has one pull of a queue at a time.
+
+    A broker saves the offset that a pull carries only if it serves the pull (PullMessageProcessor).
+    """
+    failed = collections.defaultdict[tuple[str, Queue], list[tuple[int, int]]](list)
+    for entry in history.of_kind("pull_failed"):
+        queue = parse_queue(str(entry.fields.get("queue")))
+        if queue is not None:
+            took = int(entry.fields.get("took") or 0)
+            failed[entry.node, queue].append((entry.at_millis - took, entry.at_millis))
+    return failed
+
+
+def _is_within(pulls: list[tuple[int, int]], at: int) -> bool:
+    following = bisect.bisect_left(pulls, at, key=lambda pull: pull[1])
+    return following < len(pulls) and pulls[following][0] <= at
 
 
 def _targets(history: History) -> Mapping[tuple[str, str], list[tuple[int, str]]]:

@@ -145,11 +145,13 @@ def test_a_finding_without_its_store_is_unknown(spark: "SparkSession", tmp_path:
 def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     """The master stopped with the cluster.
 
-    The slave was killed after a pause, and had time to save one commit.
+    It refused a pull with an offset. The slave was killed after a pause, and had time to save one commit.
     """
     run = MadeUpRun()
     run.add("", "cluster_starting", rate=1.0)
     run.wait(60)
+    run.commit(500, queue_id=2)
+    run.add("consume-1", "pull_failed", queue="orders@broker-a:2", address="", error="code 24", took=100)
     for offset in (50, 100):
         run.commit(offset)
         run.add("consume-1", "committed", group="shop", topic="orders", broker="broker-a", queue=1, offset=offset,

@@ -24,7 +24,7 @@ _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
 
 FLOORS = f"""
 with here as (
-    select l.node, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
+    select l.node, c.node consumer, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
     from (
         select * from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
         union all select * from new_commits) c
@@ -34,10 +34,17 @@ with here as (
         left anti join commits_elsewhere z
             on c.node = z.consumer and c.broker = z.broker and l.node = z.node and c.at >= z.at and c.at < z.until
     where c.at >= l.ready_at and c.at < coalesce(l.held_until, c.at + 1)
+), failed_pulls as (
+    select node, get_json_object(fields, '$.queue') queue,
+        at - cast(coalesce(get_json_object(fields, '$.took'), 0) as bigint) began_at, at
+    from cluster_events where kind = 'pull_failed'
 ), sure as (
     select h.node, h.`group`, h.topic, h.broker, h.queue, max(named_struct('seq', h.seq, 'at', h.at)) latest
     from here h left anti join offset_disturbances d
         on h.node = d.node and h.at >= d.at and h.at <= coalesce(d.until, h.at)
+        left anti join failed_pulls p
+        on h.consumer = p.node and concat(h.topic, '@', h.broker, ':', h.queue) = p.queue
+            and h.at between p.began_at and p.at
     where h.at <= h.saved_until group by all
 ), since as (
     select s.node, s.`group`, s.topic, s.broker, s.queue, h.offset from sure s join here h

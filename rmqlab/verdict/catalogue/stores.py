@@ -24,7 +24,8 @@ OFFSET_FILES: Final = (
         text="largest distance of a saved offset below the last commit",
         definition="consumerOffset.json of the node, against the last commit to it that it had time to save (every"
         " 5 s, first 10 s after a start, and at a stop in good order).",
-        blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
+        blind_to="offsets that no workload of the journal committed, those sent during a pull of the queue that failed,"
+        " and those that a slave got from its master",
         unknown_when="the file cannot be read, or no commit must be in it",
         rests_on=CONSUMER_JOURNALS,
         is_floor=True,

@@ -125,6 +125,21 @@ def test_commits_sent_while_a_fault_was_in_force_prove_nothing() -> None:
     assert run.judge()[METRIC].value == 5
 
 
+@pytest.mark.parametrize(("took", "queue", "expected"), [(800, 0, None), (200, 0, 30), (800, 1, 30)])
+def test_a_commit_with_a_pull_that_the_broker_refused_proves_nothing(
+    took: int, queue: int, expected: int | None
+) -> None:
+    run = MadeUpRun()
+    run.wait(60)
+    run.commit(100)
+    run.wait(0.7)
+    run.add("consume-1", "pull_failed", queue=f"orders@broker-a:{queue}", address="", error="code 24", took=took)
+    run.wait(60)
+    run.send(1)
+    run.offset_files["broker-a"] = {"orders@shop": {0: 70}}
+    assert run.judge()[METRIC].value == expected
+
+
 def test_a_fault_that_began_before_the_end_may_have_kept_the_broker_from_saving() -> None:
     run = MadeUpRun()
     run.wait(60)
