@@ -195,13 +195,13 @@ def sweep(play: Play, root: Path, failures: list[tuple[int, int, bool]]) -> list
 
 @pytest.mark.parametrize("play", [play_master, play_slave])
 def test_any_call_that_fails_leaves_a_store_that_restarts_whole(play: Play, quick_path: Path) -> None:
-    """A sample: every other point once with one errno, each twentieth from then on.
+    """A sample: every third point once with one errno, every sixth from then on.
 
     `make sweep` tries all.
     """
     points = len(points_of(play, quick_path / "plain"))
-    failures = [(at, ERRNOS[at // 2 % 3], False) for at in range(0, points, 2)]
-    failures += [(at, ERRNOS[at // 20 % 3], True) for at in range(0, points, 20)]
+    failures = [(at, ERRNOS[at // 3 % 3], False) for at in range(0, points, 3)]
+    failures += [(at, ERRNOS[at // 6 % 3], True) for at in range(0, points, 6)]
     assert not sweep(play, quick_path / "sweep", failures)
 
 
