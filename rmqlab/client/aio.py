@@ -17,14 +17,14 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from rmqlab.client.client_handlers import ReplyMessage
 from rmqlab.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from rmqlab.client.consuming import OnMessages
-from rmqlab.client.errors import ClientClosedError
+from rmqlab.client.errors import ClientClosedError, ClientError
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import Message, ReceivedMessage, SendResult
 from rmqlab.client.offsets import OnEvent, no_event
@@ -36,10 +36,10 @@ from rmqlab.client.subscription import Expression
 from rmqlab.client.transaction import LocalWork, TransactionProducer, TransactionResult, TransactionState
 from rmqlab.remoting.bodies.queue import MessageQueue
 
-if TYPE_CHECKING:
-    import concurrent.futures
-
 T = TypeVar("T")
+
+CLEAN_UP_SECONDS = 10.0
+"""Seconds for a cancelled function of the application to end."""
 
 
 class Bridge:
@@ -104,19 +104,38 @@ class Bridge:
         await self._calls.start(fn)
 
     async def call_back(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function of the application in its loop, and wait for it in trio."""
+        """Run an async function of the application in its loop, and wait for it in trio.
+
+        If the wait is cancelled, so is the function. It may clean up for CLEAN_UP_SECONDS, in which its messages count
+        as being consumed.
+        """
         done, token = trio.Event(), trio.lowlevel.current_trio_token()
+        tasks: list[asyncio.Task[T]] = []
 
         async def run() -> T:
             return await fn(*args)
 
-        running: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(run(), self._loop)
-        running.add_done_callback(lambda _: _suppressed(token.run_sync_soon, done.set))
+        def start() -> None:
+            tasks.append(self._loop.create_task(run()))
+            tasks[0].add_done_callback(lambda _: _suppressed(token.run_sync_soon, done.set))
+
+        def cancel() -> None:  # the loop calls it after `start`
+            tasks[0].cancel()
+
+        try:
+            self._loop.call_soon_threadsafe(start)
+        except RuntimeError as exc:
+            raise ClientClosedError("the asyncio loop of the application is closed") from exc
         try:
             await done.wait()
-        finally:
-            running.cancel()  # harmless where it has ended
-        return running.result()
+        except trio.Cancelled:
+            self._call_in_loop(cancel)
+            with trio.move_on_after(CLEAN_UP_SECONDS, shield=True):
+                await done.wait()
+            raise
+        if tasks[0].cancelled():
+            raise ClientError("the asyncio loop of the application cancelled the function")
+        return tasks[0].result()
 
     def call_back_soon(self, fn: Callable[..., object], *args: Any) -> None:
         """Schedule a function of the application in its asyncio loop; called from trio."""

@@ -4,7 +4,7 @@ Sources: classes RebalanceImpl, RebalancePushImpl.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 import attrs
@@ -93,9 +93,13 @@ class Assignments:
 
     async def _assign(self, topic: str, mine: Iterable[MessageQueue]) -> None:
         wanted = set(mine)
-        removed = [queue for queue in self.held if queue.topic == topic and queue not in wanted]
-        for queue in removed:
-            await self._release_queue(queue)
+        removed = await self._give_up(
+            {
+                queue: assignment
+                for queue, assignment in self.held.items()
+                if queue.topic == topic and (queue not in wanted or assignment.is_leaving)
+            }
+        )
         added: list[MessageQueue] = []
         silent: set[str] = set()
 
@@ -109,11 +113,29 @@ class Assignments:
                 "rebalanced", topic=topic, added=rebalance.sort_queues(added), removed=removed, held=ours
             )
 
+    async def _give_up(self, leaving: Mapping[MessageQueue, Assignment]) -> list[MessageQueue]:
+        """Release queues, and return them.
+
+        An orderly consumer keeps a queue, and its lock, until the call under way has ended: then it rebalances again.
+        """
+        if self.group.config.orderly:
+            started = [assignment for assignment in leaving.values() if not assignment.is_leaving]
+            await orderly.finish(leaving.values())
+            for assignment in started:
+                if not assignment.is_idle:
+                    self.nursery.start_soon(self._rebalance_when_idle, assignment)
+        released = [queue for queue, assignment in leaving.items() if assignment.is_idle]
+        for queue in released:
+            await self._release_queue(queue)
+        return released
+
+    async def _rebalance_when_idle(self, assignment: Assignment) -> None:
+        await assignment.wait_idle()
+        self.rebalance_soon()
+
     async def _release_queue(self, queue: MessageQueue) -> None:
         if (assignment := self.held.get(queue)) is None:
             return
-        if self.group.config.orderly:
-            await orderly.finish(assignment)
         assignment.drop()
         await self.group.offsets.commit([queue])
         if self.group.config.orderly:  # locks last: a locked queue queries its offset at once
@@ -201,8 +223,11 @@ class Assignments:
             self.nursery.start_soon(self._restart_queue, queue, offset)
 
     async def _restart_queue(self, queue: MessageQueue, offset: int) -> None:
-        """Commit the new offset, release the queue, and let rebalance assign it again."""
+        """Commit the new offset, release the queue when it is idle, and let rebalance assign it again."""
         self.group.offsets.update(queue, offset)
         await self.group.offsets.commit([queue])
-        self.held.pop(queue, None)
+        if (assignment := self.held.get(queue)) is not None:
+            await assignment.wait_idle()
+            if self.held.get(queue) is assignment:
+                del self.held[queue]
         self.rebalance_soon()

@@ -126,7 +126,7 @@ async def pull_over(
 ) -> PullResult:
     """As `pull`, over an open channel.
 
-    The request is written before the first checkpoint.
+    The request is written before the first checkpoint. InvalidReplyError for a next offset that is none.
     """
     response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
     status = _PULL_STATUSES.get(response.code)
@@ -134,9 +134,12 @@ async def pull_over(
         raise BrokerError(address, response.code, remark_of(response))
     response.source = address
     fields = read_header(response, PullMessageResponseHeader)
+    next_offset = header.queue_offset if fields.next_begin_offset is None else fields.next_begin_offset
+    if not 0 <= next_offset <= INT64:  # a consumer would commit it
+        raise InvalidReplyError(address, f"nextBeginOffset {shown(next_offset)}: expected 0 to 2^63 - 1")
     return PullResult(
         status=status,
-        next_offset=header.queue_offset if fields.next_begin_offset is None else fields.next_begin_offset,
+        next_offset=next_offset,
         min_offset=fields.min_offset or 0,
         max_offset=fields.max_offset or 0,
         suggested_broker_id=fields.suggest_which_broker_id or MASTER_ID,

@@ -13,9 +13,9 @@ from typing import Annotated, NoReturn, Protocol
 import trio
 
 from rmqlab.client import broker_api as calls
+from rmqlab.client.innerproducer import inner_producer
 from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import Message, ReceivedMessage
-from rmqlab.client.producer import Producer
 from rmqlab.client.pulling import Assignment, Group
 from rmqlab.client.tracerecords import Consumed
 from rmqlab.remoting.bodies.heartbeat import MessageModel
@@ -139,7 +139,7 @@ class ConcurrentConsumption:
     def _done(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
         offset = assignment.held.remove(messages)
         assignment.held.last_consume_at = trio.current_time()
-        if offset >= 0:
+        if offset >= 0 and not assignment.held.is_dropped:  # an offset may have been reset during a send back
             self._group.offsets.update(assignment.held.queue, offset, increase_only=True)
         assignment.notify_room()
 
@@ -194,9 +194,8 @@ class SendBack:
     It sends request 36 to the master, else the message to the retry topic.
     """
 
-    def __init__(self, group: Group, inner_producer: Callable[[], Producer]) -> None:
+    def __init__(self, group: Group) -> None:
         self._group = group
-        self._inner_producer = inner_producer
 
     async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Return True if a broker accepted it."""
@@ -209,7 +208,7 @@ class SendBack:
         else:
             return True
         try:
-            await self._inner_producer().send(
+            await inner_producer(group.client).send(
                 retry_message(message, group.name, max_times, topic=group.client.named(message.topic))
             )
         except FAILURES as exc:

@@ -49,6 +49,13 @@ class OffsetFileError(ClientError):
     """
 
 
+class StrategyError(ClientError):
+    """The application's allocation strategy raised an exception, or returned what is no list of queues.
+
+    The consumer keeps its queues (Java: class RebalanceImpl, method rebalanceByTopic).
+    """
+
+
 @attrs.define(init=True, str=False)
 class BrokerError(ClientError):
     """A server replied with an error code."""

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
@@ -42,6 +42,9 @@ from rmqlab.runtime.net.reactor import Reactor, open_reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.remoting_errors import RemotingError
 
+if TYPE_CHECKING:
+    from rmqlab.client.producer import Producer
+
 log = logging.getLogger(__name__)
 
 FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
@@ -67,6 +70,8 @@ class Client:
         self.consumers = self.local_members.consumers
         self.producers: dict[str, set[str]] = {}
         """Producer groups, and the topics that each has published to."""
+        self.inner_producer: Producer | None = None
+        """As `inner_producer` makes it."""
         self.broker_versions: dict[str, int] = {}
         """By address, from replies to heartbeats."""
         self.on_route: list[Callable[[str, TopicRouteData], None]] = []

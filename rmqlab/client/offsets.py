@@ -146,24 +146,28 @@ class LocalOffsets(_Table):
     def __init__(self, path: pathlib.Path | None) -> None:
         super().__init__()
         self._path = path
-        self._written = {} if path is None else _read(path)
+        self._known = {} if path is None else _read(path)
+        self._is_written = True
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        return self._written.get(queue)
+        return self._known.get(queue)
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
         """Do nothing: no broker gets these offsets."""
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         progress = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
-        if progress.items() <= self._written.items():
+        if self._is_written and progress.items() <= self._known.items():
             return
-        self._written.update(progress)
+        self._known.update(progress)
         if self._path is not None:
             try:
-                _write(self._path, self._written)
+                _write(self._path, self._known)
             except OSError as exc:
+                self._is_written = False
                 log.warning("offsets not written to %s: %s", self._path, exc)
+            else:
+                self._is_written = True
 
 
 def _backup(path: pathlib.Path) -> pathlib.Path:

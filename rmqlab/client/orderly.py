@@ -22,7 +22,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 log = logging.getLogger(__name__)
 
 HAND_OVER_TIMEOUT = 1.0
-"""Seconds for a running call to end before its queue is released."""
+"""Seconds to wait for calls under way; a queue whose call still runs is released later."""
 
 
 class OrderlyConsumption:
@@ -130,13 +130,20 @@ async def lock_forever(
                 rebalance_soon()
 
 
-async def finish(assignment: Assignment) -> None:
-    """Wait for the current call to end, for a short time."""
-    assignment.is_leaving = True
-    assignment.pulling.cancel()
-    if assignment.idle is not None:
-        with trio.move_on_after(HAND_OVER_TIMEOUT):
-            await assignment.idle.wait()
+async def finish(leaving: Iterable[Assignment]) -> None:
+    """Let no further call of these queues begin, and wait for those under way, for a short time.
+
+    Only an idle queue may be released: the next member would consume it while the call still runs (class
+    RebalancePushImpl, method removeUnnecessaryMessageQueue).
+    """
+    assignments = list(leaving)
+    for assignment in assignments:
+        assignment.is_leaving = True
+        assignment.pulling.cancel()
+        assignment.arrived.set()
+    with trio.move_on_after(HAND_OVER_TIMEOUT):
+        for assignment in assignments:
+            await assignment.wait_idle()
 
 
 async def unlock(group: Group, queues: Iterable[MessageQueue]) -> None:

@@ -44,8 +44,11 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
         """Add messages; return those that were not held before, in order."""
-        fresh = [message for message in messages if message.queue_offset not in self._held]
-        for message in fresh:
+        fresh: list[ReceivedMessage] = []
+        for message in messages:
+            if message.queue_offset in self._held:
+                continue
+            fresh.append(message)
             self._held[message.queue_offset] = message
             self.held_bytes += len(message.body)
             if self._offsets and message.queue_offset < self._offsets[-1]:

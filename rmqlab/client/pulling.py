@@ -88,6 +88,16 @@ class Assignment:
         self.pulling.cancel()
         self.consuming.cancel()
 
+    @property
+    def is_idle(self) -> bool:
+        """True while no call of an orderly consumer is under way."""
+        return self.idle is None or self.idle.is_set()
+
+    async def wait_idle(self) -> None:
+        """Wait until the call under way, if any, has ended."""
+        if self.idle is not None:
+            await self.idle.wait()
+
     def notify_room(self) -> None:
         """Wake `wait_room`: consumption may have made room."""
         self._room.set()

@@ -38,8 +38,6 @@ from rmqlab.runtime.net.dispatch import Reply, Request
 
 log = logging.getLogger(__name__)
 
-INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-
 
 class PushConsumer(Member):
     """One member of a consumer group, while `run` runs."""
@@ -82,10 +80,9 @@ class PushConsumer(Member):
             tracer = Tracer(sender, group, config.trace_topic)
         super().__init__(client, Group(client, group, config, data, offsets, on_event, stats, tracer=tracer))
         self._on_messages = on_messages
-        hand_back = SendBack(self._group, self._inner_producer)
+        hand_back = SendBack(self._group)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
         self._consumption: Consumption = consumption(self._group, on_messages, hand_back)
-        self._producer: Producer | None = None
         self._stopping = trio.Event()
         self._stopped = trio.Event()
 
@@ -173,11 +170,6 @@ class PushConsumer(Member):
         while True:
             await trio.sleep(self.config.commit_period)
             await self._group.offsets.commit(list(self._held))
-
-    def _inner_producer(self) -> Producer:
-        if self._producer is None:
-            self._producer = Producer(self._client, f"{INNER_PRODUCER_GROUP}_{self.group}")
-        return self._producer
 
     def consume_directly(self, request: Request) -> None:
         if self._assignments is None:

@@ -6,11 +6,16 @@ Java's class of the same name (package org.apache.rocketmq.client.consumer.rebal
 
 import bisect
 import hashlib
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
+from rmqlab.client.errors import StrategyError
 from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.runtime.config.validators import shown
+
+log = logging.getLogger(__name__)
 
 Queues = Sequence[MessageQueue]
 Strategy = Callable[[str, Queues, Sequence[str]], list[MessageQueue]]
@@ -27,12 +32,23 @@ def allocate(
 ) -> list[MessageQueue]:
     """Sort both lists and apply the strategy.
 
-    A member that is not in the list gets no queues.
+    A member that is not in the list gets no queues. StrategyError if the strategy raises an exception, or returns what
+    is no list of queues.
     """
     ids = sorted(members)  # duplicates stay: every member counts a member with two connections twice
     if own_id not in ids:
         return []
-    return strategy(own_id, sort_queues(queues), ids)
+    try:
+        return [_queue(one) for one in strategy(own_id, sort_queues(queues), ids)]
+    except Exception as exc:
+        log.exception("an allocation strategy failed")
+        raise StrategyError(f"the allocation strategy failed: {exc!r}") from exc
+
+
+def _queue(value: object) -> MessageQueue:
+    if not isinstance(value, MessageQueue):
+        raise TypeError(f"{shown(value)}: expected a MessageQueue")
+    return value
 
 
 def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 import trio
 
@@ -127,6 +128,31 @@ async def test_a_call_that_is_cancelled_here_is_cancelled_there(broker: "FakeBro
         assert (await producer.send(MESSAGE)).queue_offset == 0
 
     await run(application)
+
+
+async def test_a_cancelled_function_may_clean_up_before_its_queue_is_given_away(broker: "FakeBroker", run: Run) -> None:
+    broker.put("orders", 0, b"x")
+    cleaned_up: list[bool] = []
+
+    async def application(client: AsyncioClient) -> None:
+        begun = asyncio.Event()
+
+        async def consume(messages: Sequence[ReceivedMessage]) -> None:
+            del messages
+            begun.set()
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await asyncio.sleep(0.2)
+                cleaned_up.append(bool(broker.locked))
+
+        config = attrs.evolve(FIRST, orderly=True)
+        consumer = await client.consume("cg", {"orders": "*"}, consume, config=config)
+        await begun.wait()
+        await consumer.stop(within=0)
+
+    await run(application)
+    assert cleaned_up == [True]
 
 
 async def test_transactions_and_requests_cross_over(broker: "FakeBroker", run: Run) -> None:

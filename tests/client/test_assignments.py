@@ -1,12 +1,15 @@
 """How a consumer acquires very many queues."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
 from rmqlab.client.instance import Client
 from rmqlab.client.limited import MAX_AT_ONCE
+from rmqlab.client.rebalance import Queues
+from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.application import start
@@ -42,6 +45,29 @@ async def test_a_broker_is_asked_for_offsets_no_faster_than_it_replies(
     consumer, _ = await start(nursery, client)
     assert len([queue for queue in consumer.held_queues if queue.topic == "orders"]) == QUEUES
     assert most <= MAX_AT_ONCE
+
+
+async def test_a_strategy_that_fails_leaves_the_queues_as_they_are(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    world.add("a")
+    world.route("orders", 2)
+    rounds: list[object] = []
+
+    def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+        del own_id, members
+        rounds.append(queues)
+        if len(rounds) == 2:
+            raise KeyError("room")
+        return list(queues)
+
+    consumer, application = await start(nursery, client, strategy=strategy)
+    before = consumer.held_queues
+    consumer.rebalance_soon()
+    await world.until(lambda: len(rounds) > 2)
+    (failed,) = application.events_of("rebalance_failed")
+    assert "KeyError('room')" in failed["error"]
+    assert consumer.held_queues == before
 
 
 async def test_a_silent_broker_is_asked_for_some_queues_only_in_each_round(

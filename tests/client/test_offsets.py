@@ -72,6 +72,19 @@ async def test_nothing_is_written_where_nothing_is_new(tmp_path: pathlib.Path) -
     assert not path.exists()
 
 
+async def test_offsets_that_could_not_be_written_are_written_by_the_next_commit(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "offsets.json"
+    store = await committed(path, queue=5)
+    in_the_way = tmp_path / "offsets.json.tmp"
+    in_the_way.mkdir()
+    store.update(QUEUE, 100)
+    await store.commit([QUEUE])
+    assert await LocalOffsets(path).committed(QUEUE) == 5
+    in_the_way.rmdir()
+    await store.commit([QUEUE])
+    assert await LocalOffsets(path).committed(QUEUE) == 100
+
+
 async def test_a_commit_that_no_broker_accepts_emits_an_event(world: "World") -> None:
     events: list[tuple[str, dict[str, object]]] = []
     async with open_client(world.config()) as client:

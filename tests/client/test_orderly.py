@@ -90,6 +90,73 @@ async def test_a_failure_after_a_reset_does_not_undo_it(world: "World", client: 
     assert broker.offsets["cg", "orders", 0] == 1
 
 
+async def test_a_queue_stays_until_its_running_call_has_ended(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class RebalancePushImpl: "mq is consuming, so can not unlock it"."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(pace=50)
+    consumer = await start(nursery, client, application, consume_batch_size=1)
+    await world.until(lambda: application.began == 1)
+    broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    await trio.sleep(40)
+    assert "orders" in {queue.topic for queue in broker.locked}
+    assert not application.got
+    await world.until(lambda: not broker.locked)
+    assert application.got == [b"0"]
+    assert application.began == 1
+    assert broker.offsets["cg", "orders", 0] == 1
+
+
+async def test_a_queue_that_returns_during_its_running_call_is_consumed_on(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(pace=10)
+    consumer = await start(nursery, client, application, consume_batch_size=1)
+    await world.until(lambda: application.began == 1)
+    ours = dict(broker.members["cg"])
+    broker.members["cg"] = {object(): "0-somebody-before-us"} | ours
+    consumer.rebalance_soon()
+    await trio.sleep(3)
+    broker.members["cg"] = ours
+    consumer.rebalance_soon()
+    await world.until(lambda: application.got == [b"0", b"1"])
+    assert application.most_at_work == 1
+
+
+async def test_an_offset_reset_waits_for_the_running_call(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    at_work, most_at_work = 0, 0
+    begun: list[bytes] = []
+
+    async def consume(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal at_work, most_at_work
+        at_work += 1
+        most_at_work = max(most_at_work, at_work)
+        begun.extend(message.body for message in messages)
+        with trio.CancelScope(shield=True):  # as a function that runs in a thread
+            await trio.sleep(5)
+        at_work -= 1
+
+    config = ConsumerConfig(orderly=True, consume_batch_size=1)
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, consume, config=config)
+    await nursery.start(consumer.run)
+    await world.until(lambda: begun == [b"0", b"1"])
+    consumer.reset_offsets("orders", dict.fromkeys(consumer.status("orders"), 0))
+    await world.until(lambda: begun == [b"0", b"1", b"0", b"1"])
+    assert most_at_work == 1
+
+
 async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:

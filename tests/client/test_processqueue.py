@@ -45,8 +45,10 @@ def test_nothing_may_be_committed_before_something_was_held() -> None:
 def test_a_message_that_is_held_already_is_not_new() -> None:
     held = ProcessQueue(QUEUE, 0)
     held.put(messages(1, 2))
-    assert [one.queue_offset for one in held.put(messages(2, 3))] == [3]
+    assert [one.queue_offset for one in held.put(messages(2, 3, 3))] == [3]
     assert held.count == 3
+    held.remove(messages(1, 2, 3))
+    assert held.held_bytes == 0
 
 
 def test_pulling_stops_above_a_count_a_size_or_a_span() -> None:

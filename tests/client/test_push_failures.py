@@ -7,7 +7,7 @@ import trio
 from rmqlab.client.consuming import ConsumeLaterError
 from rmqlab.client.instance import Client
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.net.dispatch import Reply
+from rmqlab.runtime.net.dispatch import Reply, Request
 from tests.client.application import start
 
 if TYPE_CHECKING:
@@ -82,6 +82,43 @@ async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
         "UNIQ_KEY": "U",
         "WAIT": "true",
     }
+
+
+async def test_consumers_of_a_client_share_the_producer_for_the_retry_topic(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Also consumers of one group, one after the other."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    world.route("%RETRY%cg", 1)
+    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: REFUSED
+    for number in (1, 2):
+        consumer, application = await start(nursery, client)
+        application.errors = {b"bad": [ValueError("on purpose")]}
+        broker.put("orders", 0, b"bad")
+        await world.until(lambda: len(broker.asked(RequestCode.SEND_MESSAGE_V2)) == number)  # noqa: B023 -- awaited here
+        await consumer.stop()
+    assert list(client.producers) == ["CLIENT_INNER_PRODUCER"]
+
+
+async def test_an_offset_that_is_reset_during_a_send_back_stays_reset(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class ConsumeMessageConcurrentlyService: no progress of a dropped queue."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    sent_back: list[Request] = []
+    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = sent_back.append
+    consumer, application = await start(nursery, client)
+    application.errors = {b"bad": [ValueError("on purpose")]}
+    broker.put("orders", 0, b"good", b"bad")
+    await world.until(lambda: bool(sent_back))
+    application.gate = trio.Event()
+    consumer.reset_offsets("orders", dict.fromkeys(consumer.status("orders"), 0))
+    await world.until(lambda: application.bodies.count(b"good") == 2)
+    sent_back[0].reply(Reply())
+    await trio.sleep(10)
+    assert broker.offsets["cg", "orders", 0] == 0
 
 
 async def test_a_message_that_cannot_be_sent_back_is_redelivered_locally(

@@ -96,6 +96,8 @@ async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
     [
         Reply(header={"nextBeginOffset": "3"}, body=b"no records"),
         Reply(header={"nextBeginOffset": "far"}),
+        Reply(header={"nextBeginOffset": str(2**64)}),
+        Reply(ResponseCode.PULL_NOT_FOUND, header={"nextBeginOffset": "-1"}),
         Reply(ResponseCode.SYSTEM_ERROR, remark="no"),
     ],
 )

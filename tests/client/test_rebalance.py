@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.client import rebalance
+from rmqlab.client.errors import StrategyError
 from rmqlab.client.rebalance import Strategy, allocate
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -16,6 +17,12 @@ def queues(count: int, broker_name: str = "b") -> list[MessageQueue]:
 def shares(strategy: Strategy, count: int, members: int) -> list[list[int]]:
     ids = [f"m{number}" for number in range(members)]
     return [[queue.queue_id for queue in allocate(strategy, own, queues(count), ids)] for own in ids]
+
+
+@pytest.mark.parametrize("returned", [None, [1]])
+def test_a_strategy_that_returns_no_list_of_queues_has_failed(returned: list[MessageQueue]) -> None:
+    with pytest.raises(StrategyError, match=r"expected a MessageQueue|NoneType"):
+        allocate(lambda *_: returned, "m0", queues(1), ["m0"])
 
 
 @pytest.mark.parametrize(
