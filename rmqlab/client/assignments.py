@@ -223,11 +223,14 @@ class Assignments:
             self.nursery.start_soon(self._restart_queue, queue, offset)
 
     async def _restart_queue(self, queue: MessageQueue, offset: int) -> None:
-        """Commit the new offset, release the queue when it is idle, and let rebalance assign it again."""
+        """Commit the new offset, release the queue, and let rebalance assign it again.
+
+        A call under way ends first.
+        """
         self.group.offsets.update(queue, offset)
         await self.group.offsets.commit([queue])
         if (assignment := self.held.get(queue)) is not None:
-            await assignment.wait_idle()
+            await assignment.wait_idle()  # it has the old offset
             if self.held.get(queue) is assignment:
                 del self.held[queue]
         self.rebalance_soon()

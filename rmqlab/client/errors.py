@@ -50,9 +50,9 @@ class OffsetFileError(ClientError):
 
 
 class StrategyError(ClientError):
-    """The application's allocation strategy raised an exception, or returned what is no list of queues.
+    """The application's allocation strategy failed.
 
-    The consumer keeps its queues (Java: class RebalanceImpl, method rebalanceByTopic).
+    It raised an exception, or returned what is no list of queues. The consumer keeps its queues (Java: class RebalanceImpl, method rebalanceByTopic).
     """
 
 

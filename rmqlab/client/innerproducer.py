@@ -1,4 +1,4 @@
-"""The producer that all consumers of a client instance share, for messages that they send back to a retry topic.
+"""The producer that all consumers of a client share, for their retry topics.
 
 Source: class MQClientInstance, method getDefaultMQProducer.
 """
@@ -13,7 +13,10 @@ GROUP: Final = "CLIENT_INNER_PRODUCER"
 
 
 def inner_producer(client: Client) -> Producer:
-    """Return the producer of a client instance; the first call makes it. It leaves its group with the instance."""
+    """Return the producer of a client instance; the first call makes it.
+
+    It leaves its group with the instance.
+    """
     if client.inner_producer is None:
         client.inner_producer = Producer(client, GROUP)
     return client.inner_producer
