@@ -131,9 +131,9 @@ async def lock_forever(
 
 
 async def finish(leaving: Iterable[Assignment]) -> None:
-    """Let no further call of these queues begin, and wait for those under way, for a short time.
+    """Let no further call begin in these queues, and wait for those under way.
 
-    Only an idle queue may be released: the next member would consume it while the call still runs (class
+    The wait is short. Only an idle queue may be released: the next member would consume it while the call still runs (class
     RebalancePushImpl, method removeUnnecessaryMessageQueue).
     """
     assignments = list(leaving)
