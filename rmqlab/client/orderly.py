@@ -133,8 +133,8 @@ async def lock_forever(
 async def finish(leaving: Iterable[Assignment]) -> None:
     """Let no further call begin in these queues, and wait for those under way.
 
-    The wait is short. Only an idle queue may be released: the next member would consume it while the call still runs (class
-    RebalancePushImpl, method removeUnnecessaryMessageQueue).
+    The wait is short. Only an idle queue may be released: the next member would consume it while the call still runs
+    (class RebalancePushImpl, method removeUnnecessaryMessageQueue).
     """
     assignments = list(leaving)
     for assignment in assignments:
