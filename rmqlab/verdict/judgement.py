@@ -10,11 +10,12 @@ from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
-from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
+from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
+from rmqlab.verdict.weakening import weaken
 
 CONDITION_KINDS: Final = (
     *FOLLOWED_KINDS,
@@ -64,6 +65,8 @@ class Conditions:
     """Running producers: their last sends may be in a store, but not yet in a journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
+    broker_names: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """Broker names of each broker, over time."""
     client_hosts: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     """IP addresses of the producers of each workload, as brokers recorded them."""
     has_clock_faults: bool = False
@@ -117,6 +120,7 @@ def read_conditions(
         running_workloads=tuple(sorted(running)),
         running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
+        broker_names=_broker_names(known),
         client_hosts=_client_hosts(known),
         has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
         changed_settings=_changed_settings(known, record),
@@ -168,6 +172,14 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
     return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _broker_names(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for entry in entries:
+        if entry.kind == "node_ready" and (name := entry.fields.get("broker_name")):
+            found[entry.node] = found.get(entry.node, frozenset()) | {str(name)}
+    return found
 
 
 def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
@@ -262,7 +274,8 @@ def conclude(
     unsent = measured.get("stored_unsent")
     if unsent is not None and unsent.value and not _explains_unsent(conditions):
         conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unsent_gap(unsent)))
-    known = {finding.metric: finding for finding in weaken(measured.values(), conditions.gaps, metrics)}
+    weakened = weaken(measured.values(), conditions.gaps, metrics, conditions.broker_names)
+    known = {finding.metric: finding for finding in weakened}
     decision = _decide(known.values(), conditions, conditions.gaps)
     return Judgement(
         by_metric=known,

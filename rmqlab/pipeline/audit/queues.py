@@ -5,16 +5,20 @@ group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_b
 SLAVE, duplicates, duplicates.CAUSE.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import attrs
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit import offsetfiles, ownoffsets
+from rmqlab.pipeline.audit.parts import brokers_of, divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import OFFSET_LIMIT
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
-from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown
+from rmqlab.verdict.findings import Brokers, Evidence, Finding, failed_attempts, line_evidence, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -206,11 +210,13 @@ _MOVES = _MOVES_TEMPLATE.format(
 )
 
 _MOVES_OF_GROUPS = """
-select `group`, count(m.seq) moves, max(before - after) worst
+select `group`, m.broker broker, count(m.seq) moves, max(before - after) worst
 from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
     left join offset_moves m using (`group`)
-group by `group`
+group by `group`, m.broker
 """
+_MOVED = Preview("offset_moves", "broker", ("seq", "topic", "broker", "queue", "before"))
+_REPEATS = Preview("repeats", ("cause", "broker"), ("seq",))
 
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
@@ -229,20 +235,29 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
-    groups = sorted(run.rows(_MOVES_OF_GROUPS), key=lambda row: row["group"])
-    (first,) = run.previews(Preview("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
-    if not groups:
+    of_groups = run.rows(_MOVES_OF_GROUPS)
+    (moved,) = run.previews(_MOVED)
+    if not of_groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
-    moves = sum(row.moves for row in groups)
-    lines = tuple(
-        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
-        for row in first[None].first
-    )
-    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=line_evidence(lines))
-    for row in groups:
-        yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
-        yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
+    total = Finding(metric="offset_rollbacks", unit=_TIMES, value=0)
+    yield divided(total, moved, _MOVED.order, _describe_move)
+    for group in sorted({row["group"] for row in of_groups}):
+        own = [row for row in of_groups if row["group"] == group]
+        moves = {brokers_of(row.broker): row.moves for row in own}
+        worst = {brokers_of(row.broker): row.worst or 0 for row in own}
+        yield _in_parts(f"offset_rollbacks {group}", _TIMES, sum(moves.values()), moves)
+        yield _in_parts(f"rolled_back {group}", MESSAGES, max(worst.values()), worst)
+
+
+def _describe_move(row: Row) -> Evidence:
+    queue = f"{row.topic}@{row.broker}:{row.queue}"
+    return Evidence(text=f"{row['group']}, {queue}: {row.why} at {row.node}, {row.before} to {row.after}")
+
+
+def _in_parts(metric: str, unit: str, value: int, parts: Mapping[Brokers, int]) -> Finding:
+    finding = Finding(metric=metric, unit=unit, value=value)
+    return attrs.evolve(finding, parts={key: attrs.evolve(finding, value=one) for key, one in parts.items()})
 
 
 # ---- duplicates ------------------------------------------------------------------------------------------
@@ -298,7 +313,7 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Yield the findings of `repeats`."""
-    delivered, repeats = run.previews(Preview("deliveries"), Preview("repeats", "cause", ("seq",)))
+    delivered, repeats = run.previews(Preview("deliveries"), _REPEATS)
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
@@ -306,10 +321,13 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
         return
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
     for cause in DUPLICATE_CAUSES:
-        lines = (
-            f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
-            f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
-            for row in repeats[cause].first
-        )
-        metric = f"duplicates.{cause}"
-        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=line_evidence(lines))
+        finding = Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=0)
+        yield divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
+
+
+def _describe_repeat(row: Row) -> Evidence:
+    text = (
+        f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+        f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
+    )
+    return Evidence(text=text)

@@ -271,8 +271,9 @@ DELIVERED_EARLY: Final = Metric(
     " its level, to the millisecond.",
     blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
     " first one, and messages that a consumer sent back",
-    unknown_when="nothing was sent, no store was given, a fault set clocks, a clock went back, or brokers had different"
-    " delay levels; with a store missing it is at least the value",
+    unknown_when="nothing was sent, no store was given, or brokers had different delay levels; messages of a broker name"
+    " are not compared if the clock of a master of it went back, or a fault set it; with a store missing it is at least"
+    " the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
     excused_by=DISTURBANCES | PRODUCER_JOURNALS,

@@ -118,6 +118,7 @@ ROLLBACKS: Final = (
         text="largest step back of an offset of this group",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
+        is_largest=True,
         excused_by=REQUESTS,
     ),
     Metric(
