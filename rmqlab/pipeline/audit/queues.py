@@ -42,7 +42,12 @@ union all select 'write', '', k.name, f.began_at, f.ended_at, false
     from failed f join known k on f.topic = k.topic and f.broker = k.broker
 """
 
-_READS = """
+# A queue's name, `topic@broker:queue id`, is of any text: a dot must match line breaks, and `$` matches before one.
+_QUEUE_ID = r"try_cast(regexp_extract(name, r':([0-9]+)\z', 1) as int)"
+_QUEUE_BROKER = r"regexp_extract(name, r'(?s)@(.*):[0-9]+\z', 1)"
+_IS_QUEUE = rf"name rlike r'(?s)@.*:[0-9]+\z' and {_QUEUE_ID} is not null"
+
+_READS = f"""
 with noted as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name,
         coalesce(g.`group`, p.node) consumer,
@@ -60,12 +65,12 @@ with noted as (
     select consumer, name, is_success, case when is_success then at - held when held > 0 then
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
-    from noted where name rlike '@.*:[0-9]+$' and try_cast(regexp_extract(name, ':([0-9]+)$', 1) as int) is not null
+    from noted where {_IS_QUEUE}
 ), tries as (
     select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at,
         true is_success
     from deliveries where coalesce(reconsume_times, 0) = 0
-    union all select consumer, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
+    union all select consumer, {_QUEUE_BROKER}, name, began_at, ended_at, is_success from pulls
 )
 select 'read' operation, '' broker, tries.broker target, began_at, ended_at, is_success from tries
 union all select 'read', '', name, began_at, ended_at, is_success from tries
@@ -149,7 +154,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
 
 # ---- offsets that moved back -----------------------------------------------------------------------------
 
-_MOVES_TEMPLATE = """
+_MOVES_TEMPLATE = r"""
 with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
@@ -158,26 +163,26 @@ with reported as (
         'a commit' why
     from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
 ), synced as (
-    select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
+    select seq, at, node, regexp_extract(key, r'(?s)^[^@]*@(.*)\z', 1) `group`, substring_index(key, '@', 1) topic, broker,
         try_cast(queue as int) queue, get(pair, 0) before, get(pair, 1) after, 'metadata sync' why
     from (select seq, at, node, key, broker, queue, from_json(text, 'array<bigint>') pair
         from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
             explode(from_json(get_json_object(fields, '$.queues'), 'map<string,string>')) as (queue, text)
             from cluster_events h left join brokers_of_nodes b on h.node = b.node
             where kind = 'consumer_offsets_overwritten'))
-    where queue rlike '^[0-9]+$' and try_cast(queue as int) is not null and size(pair) = 2
+    where queue rlike r'^[0-9]+\z' and try_cast(queue as int) is not null and size(pair) = 2
         and get(pair, 0) between -{offset_limit} and {offset_limit}
         and get(pair, 1) between -{offset_limit} and {offset_limit}
 ), corrected as (
     select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
-        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, try_cast({queue_id} as int) queue,
+        {queue_broker} broker, {queue_id} queue,
         asked before, offered after, 'out of bounds' why
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
         from cluster_events h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
-    where offered < asked and name rlike '@.*:[0-9]+$' and try_cast({queue_id} as int) is not null
+    where offered < asked and {is_queue}
 ), recorded as (
     select * from corrected union all select * from synced union all {reported_alone}
 ), falling as (
@@ -206,7 +211,9 @@ _MOVES = _MOVES_TEMPLATE.format(
     reported_alone=_ALONE.format(these="reported", reports="corrected"),
     falling_alone=_ALONE.format(these="falling", reports="recorded"),
     offset_limit=OFFSET_LIMIT - 1,
-    queue_id="regexp_extract(name, ':([0-9]+)$', 1)",
+    queue_id=_QUEUE_ID,
+    queue_broker=_QUEUE_BROKER,
+    is_queue=_IS_QUEUE,
 )
 
 _MOVES_OF_GROUPS = """
