@@ -10,7 +10,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores, by_time
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_checksum
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             entries=history.about(message_id),
         )
 
-    yield count_of(
+    found = count_of(
         metric,
         unit,
         list(altered),
@@ -43,6 +43,8 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         message_ids=list(altered),
         brokers_of=lambda message_id: stores.brokers_of(message_id, history),
     )
+    unchecked = sum(send.crc is None and len(send.ids) == 1 for send in history.sends)
+    yield found.as_floor(without_checksum(unchecked)) if unchecked else found
 
 
 def _find(history: History, stores: Stores) -> Iterator[tuple[str, list[Copy]]]:

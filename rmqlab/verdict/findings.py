@@ -83,6 +83,10 @@ class Finding:
         """Return this finding as unknown; `missing` names the missing evidence."""
         return attrs.evolve(self, value=None, is_at_least=False, missing=missing, parts={})
 
+    def as_floor(self, missing: str) -> "Finding":
+        """Return this finding as a lower bound; as unknown if it counts nothing."""
+        return attrs.evolve(self, is_at_least=True) if self.value else self.withdrawn(missing)
+
     def without(self, brokers: Collection[str], *, is_largest: bool = False) -> "Finding | None":
         """Return what this finding counts at other brokers, as a lower bound.
 
@@ -208,6 +212,11 @@ def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
 def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
     """Describe a stored message that no journal has a send of."""
     return f"no send in the journals, stored at {listed(sorted(places))} by {', '.join(sorted(set(nodes)))}"
+
+
+def without_checksum(sends: int) -> str:
+    """Describe sends whose content cannot be compared with their records."""
+    return f"{sends} send{' of the journal has' if sends == 1 else 's of the journal have'} no checksum"
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

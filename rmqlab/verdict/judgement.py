@@ -1,5 +1,6 @@
 """Last step of both judges: derives the verdict from findings and conditions."""
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -8,11 +9,14 @@ import attrs
 from rmqlab.runtime.config.settings import snake
 from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.number_text import plain
+from rmqlab.verdict.catalogue.shared import MESSAGES
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps
 from rmqlab.verdict.metrics import Metric, Source
-from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
+from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, ROLES, Decision, agreed, decide
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
 from rmqlab.verdict.weakening import weaken
@@ -270,7 +274,7 @@ def conclude(
 
     `remarks` on its stores are added to the warnings.
     """
-    measured = {finding.metric: finding for finding in findings}
+    measured = {finding.metric: _in_role(finding, conditions) for finding in findings}
     unsent = measured.get("stored_unsent")
     if unsent is not None and unsent.value and not _explains_unsent(conditions):
         conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unsent_gap(unsent)))
@@ -288,15 +292,31 @@ def conclude(
 def _decide(
     findings: Iterable[Finding], conditions: Conditions, gaps: Iterable[Gap], expected: Iterable[str] = ()
 ) -> Decision:
-    return decide(
-        findings,
-        role=conditions.role or ASYNC_MASTER,
-        profile=conditions.profile or PROFILES[0],
-        gaps=[gap.text for gap in gaps],
-        orderly=conditions.orderly,
-        reset_groups=conditions.reset_groups,
-        expected=expected,
-    )
+    """Decide by the role and profile of the run, by all of them if unknown."""
+    known, texts = list(findings), [gap.text for gap in gaps]
+    roles = (conditions.role,) if conditions.role else ROLES
+    profiles = (conditions.profile,) if conditions.profile else PROFILES
+    decisions = {
+        (role, profile): decide(
+            known,
+            role=role,
+            profile=profile,
+            gaps=texts,
+            orderly=conditions.orderly,
+            reset_groups=conditions.reset_groups,
+            expected=expected,
+        )
+        for role, profile in itertools.product(roles, profiles)
+    }
+    return agreed(decisions)
+
+
+def _in_role(finding: Finding, conditions: Conditions) -> Finding:
+    """Return a finding, unknown if only a role that is not recorded makes it one."""
+    if conditions.role or not finding.metric.startswith("unreplicated ") or not finding.value:
+        return finding
+    messages = counted(plain(finding.value), MESSAGES)
+    return finding.withdrawn(f"the journal does not name the run's role, and no slave's store has {messages}")
 
 
 def _explains_unsent(conditions: Conditions) -> bool:
@@ -315,7 +335,10 @@ def _unsent_gap(unsent: Finding) -> Gap:
 def _remarks(conditions: Conditions, unsent: Finding | None) -> Iterator[str]:
     """Yield remarks that limit the verdict."""
     if not conditions.role:
-        yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
+        yield (
+            "the journal does not name the run's role and profile: judged by all roles and profiles, with the warnings of"
+            f" {ASYNC_MASTER}, {PROFILES[0]}"
+        )
     if unsent is not None and unsent.value and conditions.outside_clients:
         clients = ", ".join(conditions.outside_clients[:3])
         yield f"{unsent.value} messages are of clients that keep no journal, and are not judged: {clients}"

@@ -38,8 +38,8 @@ The exit status is that of the verdict, also with `--metric`, which only chooses
 the effect that the table gives for the run's role and profile. A row that warns adds a warning, printed below the
 verdict. Metrics that are not in the table are measurements, and have no part in the verdict.
 
-Role and profile are in the journal since version 3. A run with an older journal is judged as ASYNC_MASTER with profile
-4.9, and a warning says so.
+Role and profile are in the journal since version 3. A run with an older journal is judged by every role and profile: if
+their verdicts differ, it is unknown. A warning says so.
 
 A scenario has its own verdict: that on its claim, from its expectations. An expectation on a metric replaces the rows
 of that metric. What the other rows find is printed as warnings. A scenario without expectations has the verdict of

@@ -12,8 +12,6 @@ consumer. The rest of a finding is then a lower bound (`Finding.without`).
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.metrics import Metric, Source
@@ -72,10 +70,9 @@ def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap], excuses: S
     if finding.value and doubts:
         brokers = frozenset[str]().union(*(gap.brokers for gap in doubts))
         certain = None if whole else finding.without(brokers, is_largest=metric.is_largest)
-        return certain or _withdrawn(finding, [*holes, *(gap for gap in excuses if gap not in holes)])
-    if not holes:
-        return finding
-    return attrs.evolve(finding, is_at_least=True) if finding.value else _withdrawn(finding, holes)
+        every = [*holes, *(gap for gap in excuses if gap not in holes)]
+        return certain or finding.withdrawn(_texts(finding, every))
+    return finding.as_floor(_texts(finding, holes)) if holes else finding
 
 
 def _is_proven(metric: Metric, gap: Gap) -> bool:
@@ -88,6 +85,5 @@ def _is_of_brokers(gap: Gap, metric: Metric) -> bool:
     return bool(gap.brokers) and gap.sources & (metric.rests_on | metric.excused_by) == {Source.BROKERS}
 
 
-def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
-    missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.text for gap in holes])
-    return finding.withdrawn(missing)
+def _texts(finding: Finding, holes: Sequence[Gap]) -> str:
+    return "; ".join([finding.missing] * bool(finding.missing) + [gap.text for gap in holes])

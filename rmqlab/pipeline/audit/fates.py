@@ -21,7 +21,7 @@ from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, listed, unknown, unsent_text
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, listed, unknown, unsent_text, without_checksum
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
@@ -151,6 +151,8 @@ def judge(run: Run) -> Iterator[Finding]:
         elif unread := _unread(run, found):
             missing = f"{'; '.join(unread)}; in none of the others: {counts[metric]}"
             yield found.without(run.unread_brokers) or unknown(metric, MESSAGES, missing)
+        elif metric == "content_disagreement" and sent["unchecked"]:
+            yield found.as_floor(without_checksum(sent["unchecked"]))
         else:
             yield found
     yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
@@ -162,6 +164,7 @@ def _sent(run: Run) -> dict[str, Any]:
     """Return sends, and those without a unique id, by outcome; and all topics."""
     rows = run.rows(
         "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, count(crc) checked,"
+        " count_if(crc is null and is_first and message_id is not null) - count_if(crc is null and position = 1) unchecked,"
         " collect_set(topic) topics from sends group by outcome"
     )
     found = {row.outcome: row.sends for row in rows}
@@ -171,6 +174,7 @@ def _sent(run: Run) -> dict[str, Any]:
         "findings": findings,
         "nameless": nameless,
         "checked": sum(row.checked for row in rows),
+        "unchecked": sum(row.unchecked for row in rows),
         "topics": {topic for row in rows for topic in row.topics},
     }
 

@@ -79,7 +79,8 @@ LOSS: Final = (
         definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
         " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
         blind_to="a message that its slave never had, if the slave removed other records later",
-        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER or not recorded",
+        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER; the role is not recorded, and a"
+        " slave lacks messages",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
@@ -237,8 +238,8 @@ CONTENT_DISAGREEMENT: Final = Metric(
     " message a broker stored again: 4.9.8 gives it flag 0.",
     blind_to="other properties (such as the delay level), the time and address of the producer, and messages of clients"
     " that record no checksum",
-    unknown_when="no send in the journal has a checksum, or no store was given; with a store missing it is at least the"
-    " value",
+    unknown_when="no send in the journal has a checksum, or no store was given; with a store missing, or a send without"
+    " a checksum, it is at least the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
 )
