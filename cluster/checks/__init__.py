@@ -123,7 +123,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *sidefiles.remarks(history, stores),
         *sidefiles.offset_remarks(history, stores, conditions),
     )
-    earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
+    earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced, conditions.broker_names)
     return conclude(earned, METRICS, conditions, remarks)
 
 

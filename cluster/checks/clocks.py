@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.copies import Copy, Stores, by_time
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
@@ -129,10 +129,11 @@ def _judge_store_times(history: History, stores: Stores, misdated: Iterable[Copy
         found[copy.message_id].append(copy)
 
     def as_evidence(message_id: str) -> Evidence:
-        where = listed(f"{one.node} at commit log offset {one.log_offset}" for one in found[message_id])
+        copies = sorted(found[message_id], key=by_time)
+        where = listed(f"{one.node} at commit log offset {one.log_offset}" for one in copies)
         return Evidence(
             text=f"{message_id}: its store time is not between those of the records around it: {where}",
-            at_millis=min(copy.stored_at for copy in found[message_id]),
+            at_millis=copies[0].stored_at,
             message_ids=(message_id,),
             entries=history.about(message_id),
         )

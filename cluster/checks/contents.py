@@ -6,11 +6,11 @@ Records that need not have it carry no checksum (`rmqlab.remoting.contentcrc.kee
 import collections
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.copies import Copy, Stores, by_time
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_checksum
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     altered = dict(_find(history, stores))
 
     def as_evidence(message_id: str) -> Evidence:
-        copies = altered[message_id]
+        copies = sorted(altered[message_id], key=by_time)
         where = listed(f"{copy.node} at commit log offset {copy.log_offset}" for copy in copies)
         return Evidence(
             text=f"{message_id}: body, flag, keys or tags are not those that were sent: {where}",
@@ -34,7 +34,17 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             entries=history.about(message_id),
         )
 
-    yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))
+    found = count_of(
+        metric,
+        unit,
+        list(altered),
+        as_evidence,
+        is_at_least=bool(stores.unread),
+        message_ids=list(altered),
+        brokers_of=lambda message_id: stores.brokers_of(message_id, history),
+    )
+    unchecked = sum(send.crc is None and len(send.ids) == 1 for send in history.sends)
+    yield found.as_floor(without_checksum(unchecked)) if unchecked else found
 
 
 def _find(history: History, stores: Stores) -> Iterator[tuple[str, list[Copy]]]:

@@ -8,7 +8,7 @@ import bisect
 import collections
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ from rmqlab.store.offline.irregularfiles import why_unreadable
 from rmqlab.store.offline.queueentries import QueueEntry, read_entries
 from rmqlab.store.offline.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code
-from rmqlab.verdict.findings import IDS_LIMIT, Evidence
+from rmqlab.verdict.findings import IDS_LIMIT, Brokers, Evidence
 from rmqlab.verdict.nodesettings import Settings, read_settings
 
 _WAITING: Final = (SCHEDULE_TOPIC, HALF_TOPIC)
@@ -168,18 +168,44 @@ class Stores:
 
         Copies of a master and of its slaves share one place.
         """
-        found: dict[tuple[Queue, int], list[Copy]] = {}
-        for copy in self.by_message.get(message_id, ()):
-            found.setdefault((copy.queue, copy.offset), []).append(copy)
-        return found
+        return _places(self.by_message.get(message_id, ()))
 
-    def missing_of(self, brokers: Iterable[str], history: History) -> list[str]:
-        """Return why messages of these broker names are uncertain.
+    def places_in_order(self, message_id: str) -> dict[tuple[Queue, int], list[Copy]]:
+        """Return the places of a message in the order in which they are listed."""
+        return _places(sorted(self.by_message.get(message_id, ()), key=by_time))
+
+    def brokers_of(self, message_id: str, history: History) -> Brokers:
+        """Return the brokers that have a message, or that its sends or deliveries name."""
+        named = {
+            str(entry.fields["broker"])
+            for entry in history.by_message.get(message_id, ())
+            if entry.kind in ("sent", "delivered")
+            and entry.fields.get("broker")
+            and not entry.fields.get("reconsume_times")
+        }
+        return frozenset(named | {copy.queue.broker for copy in self.by_message.get(message_id, ())})
+
+    def missing_of(self, brokers: Collection[str] | None, history: History) -> list[str]:
+        """Return why messages of these broker names, or of any with None, are uncertain.
 
         Empty if all their logs were read.
         """
-        wanted = set(brokers)
-        return [f"{node}: {why}" for node, why in self.unread.items() if broker_of(node, history) in wanted]
+        return [
+            f"{node}: {why}"
+            for node, why in self.unread.items()
+            if brokers is None or broker_of(node, history) in brokers
+        ]
+
+    def unread_brokers(self, history: History) -> Brokers:
+        """Return the broker names with a log that was not read, or that lacks files."""
+        return frozenset(broker_of(node, history) for node in self.unread)
+
+
+def _places(copies: Iterable[Copy]) -> dict[tuple[Queue, int], list[Copy]]:
+    found: dict[tuple[Queue, int], list[Copy]] = {}
+    for copy in copies:
+        found.setdefault((copy.queue, copy.offset), []).append(copy)
+    return found
 
 
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
@@ -335,6 +361,21 @@ def _is_wiped(node: str, history: History) -> bool:
     """True if a node's store was wiped, and the node did not start again."""
     kinds = [entry.kind for entry in history.of_kind("store_wiped", "node_ready") if entry.node == node]
     return kinds[-1:] == ["store_wiped"]
+
+
+def by_time(copy: Copy) -> tuple[int, str, int]:
+    """Return a record's key in lists: store time, node and commit log offset."""
+    return copy.stored_at, copy.node, copy.log_offset
+
+
+def brokers_of(copies: Sequence[Copy], history: History) -> Brokers:
+    """Return the brokers of a message's records and of its acknowledgement.
+
+    Empty without an acknowledgement: any broker may have had the message.
+    """
+    entries = history.by_message.get(copies[0].message_id, ())
+    acknowledged = {str(one.fields["broker"]) for one in entries if one.kind == "sent" and one.fields.get("broker")}
+    return frozenset(acknowledged | {copy.queue.broker for copy in copies}) if acknowledged else frozenset()
 
 
 def broker_of(node: str, history: History) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, by_time
 from rmqlab.cluster.checks.history import History
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.duetimes import why_unknown
+from rmqlab.verdict.clocksteps import faulted_clocks
+from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
 from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
 from rmqlab.verdict.judgement import Conditions
 
@@ -50,7 +51,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
     def as_evidence(message_id: str) -> Evidence:
         where = listed(
             f"{one.copy.node} at commit log offset {one.copy.log_offset}, {one.due_at - one.copy.stored_at} ms early"
-            for one in found[message_id]
+            for one in sorted(found[message_id], key=lambda one: by_time(one.copy))
         )
         return Evidence(
             text=f"{message_id}: stored in its own topic before it was due: {where}",
@@ -59,7 +60,22 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
             entries=history.about(message_id),
         )
 
-    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+    judged = count_of(
+        metric,
+        unit,
+        list(found),
+        as_evidence,
+        is_at_least=bool(stores.unread),
+        message_ids=list(found),
+        brokers_of=lambda message_id: frozenset(one.copy.queue.broker for one in found[message_id]),
+    )
+    faults = ((entry.at_millis, entry.fields) for entry in history.of_kind("fault_applied"))
+    wrong = wrong_clocks(conditions, faulted_clocks(faults, history.roles), history.roles)
+    yield at_right_clocks(judged, wrong, [store.broker for store in stores.nodes.values() if _has_delayed(store)])
+
+
+def _has_delayed(store: NodeStore) -> bool:
+    return any(copy.queue.topic == SCHEDULE_TOPIC for copy in store.copies)
 
 
 def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:

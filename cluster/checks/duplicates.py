@@ -49,6 +49,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             lambda repeat: _evidence(repeat, history),
             text=f"of {len(history.deliveries)} deliveries",
             message_ids=[repeat.delivery.message_id for repeat in found],
+            brokers_of=(lambda repeat: frozenset({repeat.delivery.queue.broker})) if cause else None,
         )
 
 
@@ -70,7 +71,11 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         message_id, send = named
         places = _places(stores, message_id, send.topic)
         times = [copy.stored_at for copies in places.values() for copy in copies]
-        where = listed(f"{queue} offset {offset}" for queue, offset in places)
+        where = listed(
+            f"{queue} offset {offset}"
+            for queue, offset in stores.places_in_order(message_id)
+            if (queue, offset) in places
+        )
         return Evidence(
             text=f"{send.outcome} for its producer, and stored {len(places)} times: {where}",
             at_millis=min(times),
@@ -86,6 +91,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         as_evidence,
         is_at_least=bool(stores.unread),
         message_ids=[message_id for message_id, _ in found],
+        brokers_of=lambda named: stores.brokers_of(named[0], history),
     )
 
 

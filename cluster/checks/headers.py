@@ -11,7 +11,7 @@ import collections
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from rmqlab.cluster.checks.copies import Copy, Header, Stores
+from rmqlab.cluster.checks.copies import Copy, Header, Stores, brokers_of, by_time
 from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
@@ -40,7 +40,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
     found = _find(history, stores, conditions)
 
     def as_evidence(message_id: str) -> Evidence:
-        faults = found[message_id]
+        faults = sorted(found[message_id], key=lambda pair: by_time(pair[0]))
         where = listed(f"{copy.node} at commit log offset {copy.log_offset} has {fault}" for copy, fault in faults)
         return Evidence(
             text=f"{message_id}: the header of its record is not what its broker stored: {where}",
@@ -49,7 +49,15 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
             entries=history.about(message_id),
         )
 
-    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+    yield count_of(
+        metric,
+        unit,
+        list(found),
+        as_evidence,
+        is_at_least=bool(stores.unread),
+        message_ids=list(found),
+        brokers_of=lambda message_id: brokers_of([copy for copy, _ in found[message_id]], history),
+    )
 
 
 def _find(history: History, stores: Stores, conditions: Conditions) -> _Faults:

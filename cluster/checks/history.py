@@ -220,8 +220,9 @@ class History:
         return found
 
     def about(self, message_id: str) -> tuple[JournalEntry, ...]:
-        """Return the first entries of a message."""
-        return self.by_message.get(message_id, ())[:_MOST_OF_A_MESSAGE]
+        """Return the first entries of a message by time, process and number."""
+        entries = sorted(self.by_message.get(message_id, ()), key=lambda one: (one.at_millis, one.node, one.seq))
+        return tuple(entries[:_MOST_OF_A_MESSAGE])
 
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
         """Return the entries of these messages, and the few others just around a time."""

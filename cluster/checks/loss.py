@@ -15,7 +15,7 @@ from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, unsent_text
+from rmqlab.verdict.findings import Brokers, Evidence, Finding, count_of, listed, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _SEND_OK = "SEND_OK"
@@ -130,9 +130,15 @@ def _judge_absent(
     metric: str, acknowledged_sends: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
 ) -> Finding:
     """Count absent messages; unknown if a store that may contain them was not read."""
-    found = _count(metric, acknowledged_sends, [(one.message_id, one.send) for one in absent], history)
-    pieces = [_with_damages(*pair) for pair in zip(found.evidence, absent, strict=False)]
-    found = attrs.evolve(found, evidence=tuple(pieces))
+    found = count_of(
+        metric,
+        _MESSAGES,
+        absent,
+        lambda one: _with_damages(_as_evidence(one.message_id, one.send, history), one),
+        text=_of_messages(acknowledged_sends),
+        message_ids=[one.message_id for one in absent],
+        brokers_of=lambda one: frozenset({one.send.queue.broker} if one.send.queue else ()),
+    )
     missing = ""
     if not history.sends:
         missing = NOTHING_SENT
@@ -140,22 +146,20 @@ def _judge_absent(
         missing = f"{nameless} acknowledged sends carry no unique id"
     elif absent and not stores.nodes:
         missing = "no store was given"
-    elif unread := stores.missing_of({one.send.queue.broker for one in absent if one.send.queue}, history):
+    elif unread := stores.missing_of(_brokers_of(absent), history):
         missing = f"{'; '.join(unread)}; in none of the others: {len(absent)}"
+        return found.without(stores.unread_brokers(history)) or attrs.evolve(found, value=None, missing=missing)
     return attrs.evolve(found, value=None, missing=missing) if missing else found
 
 
-def _count(
-    metric: str, acknowledged_sends: Sequence[Send], found: Sequence[tuple[str, Send]], history: History
-) -> Finding:
-    return count_of(
-        metric,
-        _MESSAGES,
-        found,
-        lambda named: _as_evidence(*named, history),
-        text=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
-        message_ids=[message_id for message_id, _ in found],
-    )
+def _brokers_of(absent: Iterable[_Absent]) -> Brokers | None:
+    """Return the brokers that acknowledged messages; None if it is not known of each."""
+    brokers = frozenset(one.send.queue.broker if one.send.queue else "" for one in absent)
+    return None if "" in brokers else brokers
+
+
+def _of_messages(acknowledged_sends: Iterable[Send]) -> str:
+    return f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages"
 
 
 def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
@@ -169,8 +173,8 @@ def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
 
 
 def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
-    """Add the places of a message's damaged records."""
-    where = [f"{one.node}, commit log offset {one.log_offset}: {one.text}" for one in absent.damages]
+    """Add the places of a message's damaged records, ordered as the audit does."""
+    where = sorted(f"{one.node}, commit log offset {one.log_offset}: {one.text}" for one in absent.damages)
     return attrs.evolve(piece, text=listed([piece.text, *where], "; "))
 
 
@@ -182,13 +186,15 @@ def _judge_missing(history: History, store: NodeStore) -> Finding:
     metric = f"missing {store.node}"
     if not acknowledged_sends:
         return unknown(metric, _MESSAGES, f"no acknowledged send to {store.broker}")
-    found = _count(
+    found = [(key, send) for send in acknowledged_sends for key in send.ids if key not in held]
+    return count_of(
         metric,
-        acknowledged_sends,
-        [(key, send) for send in acknowledged_sends for key in send.ids if key not in held],
-        history,
+        _MESSAGES,
+        found,
+        lambda named: _with_removals(_as_evidence(*named, history), store.node, history),
+        text=_of_messages(acknowledged_sends),
+        message_ids=[message_id for message_id, _ in found],
     )
-    return attrs.evolve(found, evidence=tuple(_with_removals(piece, store.node, history) for piece in found.evidence))
 
 
 _REMOVALS_SHOWN = 3
@@ -233,13 +239,14 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
         text=f"of {len(sends)} such sends",
         is_at_least=bool(stores.unread),
         message_ids=[key for key, _ in found],
+        brokers_of=lambda named: stores.brokers_of(named[0], history),
     )
 
 
 def _places(stores: Stores, message_id: str) -> str:
     return listed(
         f"{queue} offset {offset} at {'+'.join(copy.node for copy in copies)}"
-        for (queue, offset), copies in stores.places(message_id).items()
+        for (queue, offset), copies in stores.places_in_order(message_id).items()
     )
 
 
@@ -267,6 +274,7 @@ def judge_stored_unsent(history: History, stores: Stores, sent_until: int | None
         list(unsent.values()),
         lambda copy: copy.as_evidence(_unsent_text(stores, copy.message_id)),
         message_ids=unsent,
+        brokers_of=lambda copy: stores.brokers_of(copy.message_id, history),
     )
 
 

@@ -37,6 +37,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             lambda late: _describe_delivery(late, history),
             text=f"of {len(deliveries)} deliveries",
             message_ids=[late.delivery.message_id for late in found],
+            brokers_of=lambda late: frozenset({late.delivery.queue.broker}),
         )
 
 
@@ -83,18 +84,21 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
         return unknown("order.stored", _MESSAGES, "no store was given")
     sends = {message_id: send for send in history.sends for message_id in send.ids}
     found: dict[str, tuple[Queue, Inversion]] = {}
+    brokers: dict[str, set[str]] = collections.defaultdict(set)
     for store in stores.nodes.values():
         deferred = _deferred(store.copies)
         for queue, copies in _by_queue(store.copies).items():
             kept = [copy for copy in copies if _is_in_last_queue(copy, sends.get(copy.message_id), history)]
             for inversion in find_inversions(_placed(kept, sends, deferred)):
                 found.setdefault(inversion.placed.message_id, (queue, inversion))
+                brokers[inversion.placed.message_id].add(queue.broker)
     return count_of(
         "order.stored",
         _MESSAGES,
         list(found.values()),
         lambda named: _describe_inversion(*named, history),
         message_ids=found,
+        brokers_of=lambda named: frozenset(brokers[named[1].placed.message_id]),
     )
 
 

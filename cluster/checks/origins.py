@@ -9,7 +9,7 @@ import collections
 import math
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.copies import Copy, Stores, brokers_of, by_time
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -27,7 +27,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
     altered = dict(_find(history, stores, conditions))
 
     def as_evidence(message_id: str) -> Evidence:
-        copies = altered[message_id]
+        copies = sorted(altered[message_id], key=by_time)
         where = listed(
             f"{copy.node} at commit log offset {copy.log_offset} has {copy.born_host} at {copy.born_at}"
             for copy in copies
@@ -39,7 +39,15 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
             entries=history.about(message_id),
         )
 
-    yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))
+    yield count_of(
+        metric,
+        unit,
+        list(altered),
+        as_evidence,
+        is_at_least=bool(stores.unread),
+        message_ids=list(altered),
+        brokers_of=lambda message_id: brokers_of(altered[message_id], history),
+    )
 
 
 def _find(history: History, stores: Stores, conditions: Conditions) -> Iterator[tuple[str, list[Copy]]]:

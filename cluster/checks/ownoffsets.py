@@ -15,7 +15,7 @@ from rmqlab.verdict.catalogue import TIMES
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.nodesettings import keeps_newer_offsets
-from rmqlab.verdict.ownoffsets import OwnOffsetRule, why_unknown
+from rmqlab.verdict.ownoffsets import NO_RECEIVER, OwnOffsetRule, why_unknown
 
 Broken = tuple[Rollback, Commit]
 
@@ -30,7 +30,9 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
         metric = f"own_offsets_overwritten {slave}"
         why = why_unknown(settings[slave], conditions)
         if not why or (not own and settings[slave] is not None):
-            yield count_of(metric, TIMES, own, lambda one: _evidence(one, history))
+            certain = [one for one in own if _receiver_of(one[1]) is not None]
+            counted = count_of(metric, TIMES, certain, lambda one: _evidence(one, history))
+            yield counted if certain == own else counted.as_floor(NO_RECEIVER)
         elif own:
             yield unknown(metric, TIMES, why)
 
@@ -54,10 +56,15 @@ def _broken(history: History, conditions: Conditions) -> Iterator[Broken]:
         place = (rollback.group, rollback.queue)
         last = next((one for one in reversed(commits.get(place, ())) if one.at <= rollback.at), None)
         elsewhere = any(node != rollback.node and at <= rollback.at for node, at in moved.get(place, ()))
-        if last is not None and last.offset == rollback.before and not elsewhere:
-            receiver = last.entry.fields.get("broker_id")
-            if rule.applies(rollback.node, receiver=receiver, committed_at=last.at, replaced_at=rollback.at):
-                yield rollback, last
+        if last is None or last.offset != rollback.before or elsewhere:
+            continue
+        if rule.applies(rollback.node, receiver=_receiver_of(last), committed_at=last.at, replaced_at=rollback.at):
+            yield rollback, last
+
+
+def _receiver_of(commit: Commit) -> int | None:
+    """Return the broker id that a commit was sent to; None if unknown."""
+    return commit.entry.fields.get("broker_id")
 
 
 def _moved_back(history: History) -> Mapping[tuple[str, Queue], list[tuple[str, int]]]:

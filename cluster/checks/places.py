@@ -39,7 +39,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     found = dict(_find(history, stores, deliveries))
 
     def as_evidence(message_id: str) -> Evidence:
-        where = listed(f"{queue} offset {offset}" for queue, offset in stores.places(message_id))
+        where = listed(f"{queue} offset {offset}" for queue, offset in stores.places_in_order(message_id))
         return Evidence(
             text=f"{message_id}: {found[message_id]}; it is stored at {where}",
             at_millis=min(copy.stored_at for copy in stores.by_message[message_id]),
@@ -47,7 +47,15 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             entries=history.about(message_id),
         )
 
-    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+    yield count_of(
+        metric,
+        unit,
+        list(found),
+        as_evidence,
+        is_at_least=bool(stores.unread),
+        message_ids=list(found),
+        brokers_of=lambda message_id: stores.brokers_of(message_id, history),
+    )
 
 
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:

@@ -142,6 +142,7 @@ class MadeUpRun:
         *,
         group: str = "shop",
         queue_id: int = 0,
+        broker: str = "broker-a",
         times: int = 0,
     ) -> None:
         """Add a delivery."""
@@ -151,17 +152,24 @@ class MadeUpRun:
             message_id=f"ID{number:06}",
             topic="orders",
             group=group,
-            broker="broker-a",
+            broker=broker,
             queue=queue_id,
             offset=offset,
             reconsume_times=times,
         )
 
     def commit(
-        self, offset: int, node: str = "consume-1", *, group: str = "shop", queue_id: int = 0, **fields: Any
+        self,
+        offset: int,
+        node: str = "consume-1",
+        *,
+        group: str = "shop",
+        queue_id: int = 0,
+        broker: str = "broker-a",
+        **fields: Any,
     ) -> None:
         """Add a commit."""
-        place = {"topic": "orders", "broker": "broker-a", "queue": queue_id}
+        place = {"topic": "orders", "broker": broker, "queue": queue_id}
         self.add(node, "committed", group=group, **place, offset=offset, **fields)
 
     # ---- results ---------------------------------------------------------------------------------

@@ -17,8 +17,11 @@ from rmqlab.verdict.rules import SYNC_MASTER
 
 
 def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:
-    """Yield `unreplicated BROKER` for SYNC_MASTER broker names that ever had slaves."""
-    for broker in history.broker_names if role == SYNC_MASTER else ():
+    """Yield `unreplicated BROKER` for SYNC_MASTER broker names that ever had slaves.
+
+    Without a recorded role, the masters may have been SYNC_MASTERs.
+    """
+    for broker in history.broker_names if role in ("", SYNC_MASTER) else ():
         if any(slaves for _, slaves in history.roles.slaves_over_time(broker)):
             yield _judge_broker(history, stores, broker)
 

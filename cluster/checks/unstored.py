@@ -19,24 +19,26 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         yield unknown(_METRIC, MESSAGES, "nothing was delivered to a workload of the journal")
         return
     deleting = {entry.node for entry in history.of_kind("file_deleted")}
-    absent = {
-        delivery.message_id: delivery
-        for delivery in history.deliveries
-        if delivery.message_id
-        and delivery.message_id not in stores.by_message
-        and not _may_be_expired(delivery, stores, deleting)
-    }
+    absent: dict[str, Delivery] = {}
+    for delivery in history.deliveries:
+        is_absent = delivery.message_id and delivery.message_id not in stores.by_message
+        if is_absent and not _may_be_expired(delivery, stores, deleting):
+            absent.setdefault(delivery.message_id, delivery)
     missing = stores.missing_of({delivery.queue.broker for delivery in absent.values()}, history)
-    if absent and (missing or not stores.nodes):
-        yield unknown(_METRIC, MESSAGES, "; ".join(missing) or "no store was given")
-        return
-    yield count_of(
+    found = count_of(
         _METRIC,
         MESSAGES,
         list(absent.values()),
         lambda delivery: _evidence(delivery, history),
         message_ids=list(absent),
+        brokers_of=lambda delivery: frozenset({delivery.queue.broker}),
     )
+    if absent and not stores.nodes:
+        yield unknown(_METRIC, MESSAGES, "no store was given")
+    elif missing:
+        yield found.without(stores.unread_brokers(history)) or unknown(_METRIC, MESSAGES, "; ".join(missing))
+    else:
+        yield found
 
 
 def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:

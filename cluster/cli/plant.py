@@ -31,10 +31,12 @@ def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, a
 
     The run itself is not changed. Judge the copy with `rmqlab check DIRECTORY` and `rmqlab audit DIRECTORY`.
     """
+    directory = ClusterDirectory.at(run_directory(run))
     if kind is None:
+        if at or out:
+            misused(f"{'--at' if at else '--out'} needs a KIND; rmqlab plant {run} lists the kinds")
         _list_kinds(as_json=as_json)
         return
-    directory = ClusterDirectory.at(run_directory(run))
     if directory.is_up():
         fail(f"cluster {run} is up, and a copy would be torn; stop it with rmqlab down")
     chosen = _kind_of(kind)

@@ -55,7 +55,7 @@ def withdraw_doubtful(findings: Iterable[Finding], dependencies: ClockDependenci
         if why[one.metric]:
             yield one.withdrawn(why[one.metric])
         elif one.metric == _ROLLBACKS and of_groups and one.value is not None:
-            yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, text="; ".join(of_groups))
+            yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, text="; ".join(of_groups), parts={})
         else:
             yield one
 

@@ -9,10 +9,11 @@ have: after a crash, or as a new master.
 """
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rmqlab.verdict.clocksteps import TOLERANCE
+from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.headers import why_unknown as why_nothing_to_compare
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.roles import Roles
@@ -24,15 +25,36 @@ def why_unknown(conditions: Conditions, *, has_sends: bool, has_stores: bool) ->
     """Return why deliveries cannot be compared with due times; empty if they can.
 
     A broker that starts with other delay levels may enter old messages again, with other due times. A slave of another
-    configuration has other due times than its master. A broker whose clock was set back delivers at once.
+    configuration has other due times than its master.
     """
     if why := why_nothing_to_compare(has_sends=has_sends, has_stores=has_stores):
         return why
-    if conditions.has_clock_faults:
-        return "a fault set clocks, perhaps while messages waited"
-    if back := sorted(process for process, millis in conditions.went_back.items() if millis > TOLERANCE):
-        return f"the clock of {', '.join(back)} went back, perhaps while messages waited"
     return "brokers had different delay levels" if _LEVELS in conditions.changed_settings else ""
+
+
+def wrong_clocks(conditions: Conditions, faulted: Collection[str], roles: Roles) -> Mapping[str, str]:
+    """Return the broker names of which a master had a wrong clock, with the reason.
+
+    A master whose clock was set back delivers at once. Due times and deliveries have the times of masters only: those
+    of slaves and of clients do not matter. `faulted` are the nodes whose clocks a fault set.
+    """
+    back = {process for process, millis in conditions.went_back.items() if millis > TOLERANCE}
+    wrong: dict[str, str] = {}
+    for span in roles.spans:
+        if span.is_master and span.node in faulted:
+            wrong.setdefault(span.broker, f"a fault set the clock of {span.node}, perhaps while messages waited")
+        elif span.is_master and span.node in back:
+            wrong.setdefault(span.broker, f"the clock of {span.node} went back, perhaps while messages waited")
+    return wrong
+
+
+def at_right_clocks(early: Finding, wrong: Mapping[str, str], delayed: Collection[str]) -> Finding:
+    """Return the finding without deliveries at brokers with wrong clocks.
+
+    `delayed` are the broker names with delayed messages.
+    """
+    why = {broker: text for broker, text in wrong.items() if broker in delayed}
+    return early.without(why.keys()) or early.withdrawn("; ".join(why.values())) if why else early
 
 
 def may_repeat(broker: str, started: Iterable[str], roles: Roles) -> bool:

@@ -1,7 +1,8 @@
 """Findings of a judge: a value with unit and evidence, or the missing evidence."""
 
+import collections
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -21,6 +22,8 @@ NOT_COMPARED = "its log and its master's were not compared"
 """Reason why `divergence` is unknown without two logs."""
 
 Number = int | float
+Brokers = frozenset[str]
+"""Broker names that one message or event is of; empty if unknown."""
 T = TypeVar("T")
 
 
@@ -69,6 +72,8 @@ class Finding:
     """Unique ids of all the messages that it counts, where it counts messages or deliveries."""
     evidence: tuple[Evidence, ...] = ()
     """The first EVIDENCE_LIMIT pieces of evidence."""
+    parts: "Mapping[Brokers, Finding]" = attrs.field(factory=dict, repr=False)
+    """What it counts, by brokers that a message or event is of; empty if that is unknown."""
 
     @property
     def is_known(self) -> bool:
@@ -76,7 +81,30 @@ class Finding:
 
     def withdrawn(self, missing: str) -> "Finding":
         """Return this finding as unknown; `missing` names the missing evidence."""
-        return attrs.evolve(self, value=None, is_at_least=False, missing=missing)
+        return attrs.evolve(self, value=None, is_at_least=False, missing=missing, parts={})
+
+    def as_floor(self, missing: str) -> "Finding":
+        """Return this finding as a lower bound; as unknown if it counts nothing."""
+        return attrs.evolve(self, is_at_least=True) if self.value else self.withdrawn(missing)
+
+    def without(self, brokers: Collection[str], *, is_largest: bool = False) -> "Finding | None":
+        """Return what this finding counts at other brokers, as a lower bound.
+
+        None if that is nothing. `is_largest` is True for a metric whose value is the largest of its parts, not their sum.
+        """
+        kept = {names: part for names, part in self.parts.items() if names and names.isdisjoint(brokers)}
+        values = [part.value for part in kept.values() if part.value]
+        if not values:
+            return None
+        pieces = itertools.chain.from_iterable(part.evidence for part in kept.values())
+        return attrs.evolve(
+            self,
+            value=max(values) if is_largest else sum(values),
+            is_at_least=True,
+            message_ids=tuple(itertools.chain.from_iterable(part.message_ids for part in kept.values())),
+            evidence=tuple(itertools.islice(pieces, EVIDENCE_LIMIT)),
+            parts=kept,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -135,16 +163,30 @@ def count_of(
     text: str = "",
     is_at_least: bool = False,
     message_ids: Iterable[str] = (),
+    brokers_of: Callable[[T], Brokers] | None = None,
 ) -> Finding:
-    """Return a finding that counts items, with the first ones as evidence."""
+    """Return a finding that counts items, with the first ones as evidence.
+
+    `brokers_of` returns the brokers that an item is of. It needs one id of each item in `message_ids`, or none at all.
+    """
+    ids = tuple(message_ids)
+    parts: dict[Brokers, Finding] = {}
+    if brokers_of is not None:
+        places: dict[Brokers, list[int]] = collections.defaultdict(list)
+        for place, item in enumerate(found):
+            places[brokers_of(item)].append(place)
+        for brokers, own in places.items():
+            items, own_ids = [found[place] for place in own], [ids[place] for place in own if ids]
+            parts[brokers] = count_of(metric, unit, items, as_evidence, message_ids=own_ids)
     return Finding(
         metric=metric,
         unit=unit,
         value=len(found),
         is_at_least=is_at_least,
         text=text,
-        message_ids=tuple(message_ids),
+        message_ids=ids,
         evidence=tuple(map(as_evidence, found[:EVIDENCE_LIMIT])),
+        parts=parts,
     )
 
 
@@ -170,6 +212,11 @@ def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
 def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
     """Describe a stored message that no journal has a send of."""
     return f"no send in the journals, stored at {listed(sorted(places))} by {', '.join(sorted(set(nodes)))}"
+
+
+def without_checksum(sends: int) -> str:
+    """Describe sends whose content cannot be compared with their records."""
+    return f"{sends} send{' of the journal has' if sends == 1 else 's of the journal have'} no checksum"
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

@@ -1,9 +1,6 @@
-"""Finds gaps in the journals of a run, and weakens findings that depend on them.
+"""Finds gaps in the journals of a run, for both judges.
 
-Both judges call `find_gaps`. A gap makes metrics unknown that are computed from the journal (`Metric.rests_on`). If
-missing entries can only make a value too low (`Metric.is_floor`), the value becomes a lower bound instead, unless the
-journal has repeated entries or entries of another process or run. A value above zero that a missing entry could explain
-(`Metric.excused_by`) becomes unknown, too.
+`rmqlab.verdict.weakening` says which findings depend on them.
 """
 
 import collections
@@ -15,8 +12,7 @@ import attrs
 
 from rmqlab.runtime.journals.journal import OPENED, SUFFIX, SUPERVISOR, JournalEntry
 from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey
-from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.metrics import Metric, Source
+from rmqlab.verdict.metrics import Source
 
 FOLLOWED_KINDS: Final = (
     "node_spawned",
@@ -34,8 +30,6 @@ _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
 LOG_SAMPLED: Final = "log_sampled"
 _OF_SERVERS: Final = ("registered", "broker_registered")
 """A broker is ready as soon as a nameserver accepted its registration. Before, it may already sample its log."""
-_CONTRADICTIONS: Final = ("clock_disagreement",)
-"""Metrics that stay valid with a journal of another run, because they detect it."""
 _FOREIGN_SLACK: Final = 10_000
 """Minimum distance in milliseconds between the lifetime of a process and events of another run."""
 _SHOWN = 3
@@ -53,6 +47,10 @@ class Gap:
     """The missing evidence, with file and bytes."""
     may_exceed: bool = False
     """True if the journal has foreign or repeated entries. These can increase values, which are then unknown."""
+    brokers: frozenset[str] = frozenset()
+    """Broker names of the process; empty if it is no broker, or if entries of others may be affected, too."""
+    groups: frozenset[str] = frozenset()
+    """Consumer groups of the process; empty as for `brokers`."""
 
 
 def find_gaps(
@@ -86,7 +84,17 @@ def find_gaps(
         if text:
             sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
             may_exceed = bool(foreign) or _repeats(survey) or _is_altered(survey)
-            gaps.append(Gap(process=process, sources=sources, text=text, may_exceed=may_exceed))
+            known_scope = _Lifetime() if foreign else lifetime
+            gaps.append(
+                Gap(
+                    process=process,
+                    sources=sources,
+                    text=text,
+                    may_exceed=may_exceed,
+                    brokers=frozenset(known_scope.brokers),
+                    groups=frozenset(known_scope.groups),
+                )
+            )
     return tuple(gaps)
 
 
@@ -105,6 +113,10 @@ class _Lifetime:
     """Number of starts that the supervisor recorded."""
     sources: frozenset[Source] = frozenset()
     """From the process's own `node_ready`; empty for a workload."""
+    brokers: set[str] = attrs.field(factory=set)
+    """Broker names in each `node_ready`."""
+    groups: set[str] = attrs.field(factory=set)
+    """Consumer groups in each `node_ready`."""
 
     @property
     def ended_in_order(self) -> bool:
@@ -128,7 +140,13 @@ def _lifetimes(supervised: Iterable[JournalEntry]) -> dict[str, _Lifetime]:
         if entry.kind == "node_ready":
             lifetime.was_ready = True
             lifetime.sources = _sources_of_node(entry)
+            lifetime.brokers |= _names(entry, "broker_name")
+            lifetime.groups |= _names(entry, "group")
     return lifetimes
+
+
+def _names(ready: JournalEntry, field: str) -> set[str]:
+    return {str(name)} if (name := ready.fields.get(field)) else set()
 
 
 def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
@@ -342,37 +360,3 @@ def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
 
 def _has_ended(lifetime: _Lifetime | None) -> bool:
     return lifetime is not None and (lifetime.ended_in_order or lifetime.last in _KILLED)
-
-
-def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[Metric]) -> Iterator[Finding]:
-    """Yield the findings as far as they are known in spite of the gaps."""
-    declared = {metric.name: metric for metric in metrics}
-    for finding in findings:
-        name, _, target = finding.metric.partition(" ")
-        metric = declared.get(name)
-        holes = [gap for gap in gaps if _concerns(gap, metric, target)] if metric is not None else []
-        excuses = [gap for gap in gaps if metric is not None and gap.sources & metric.excused_by]
-        if finding.value and excuses:
-            yield _withdrawn(finding, [*holes, *(gap for gap in excuses if gap not in holes)])
-        else:
-            yield _weakened(finding, metric, holes) if metric is not None and holes else finding
-
-
-def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
-    """True if a metric rests on the incomplete journal.
-
-    A metric whose target is a process also rests on the journal of that process.
-    """
-    return bool(gap.sources & metric.rests_on or (metric.rests_on and gap.process == target))
-
-
-def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding:
-    is_proven = metric.name in _CONTRADICTIONS or not any(gap.may_exceed for gap in holes)
-    if finding.value and metric.is_floor and is_proven:
-        return attrs.evolve(finding, is_at_least=True)
-    return _withdrawn(finding, holes)
-
-
-def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
-    missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.text for gap in holes])
-    return finding.withdrawn(missing)

@@ -1,5 +1,6 @@
 """Last step of both judges: derives the verdict from findings and conditions."""
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -8,13 +9,17 @@ import attrs
 from rmqlab.runtime.config.settings import snake
 from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey
+from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.number_text import plain
+from rmqlab.verdict.catalogue.shared import MESSAGES
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
-from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
+from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps
 from rmqlab.verdict.metrics import Metric, Source
-from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
+from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, ROLES, Decision, agreed, decide
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
+from rmqlab.verdict.weakening import weaken
 
 CONDITION_KINDS: Final = (
     *FOLLOWED_KINDS,
@@ -64,6 +69,8 @@ class Conditions:
     """Running producers: their last sends may be in a store, but not yet in a journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
+    broker_names: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """Broker names of each broker, over time."""
     client_hosts: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     """IP addresses of the producers of each workload, as brokers recorded them."""
     has_clock_faults: bool = False
@@ -117,6 +124,7 @@ def read_conditions(
         running_workloads=tuple(sorted(running)),
         running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
+        broker_names=_broker_names(known),
         client_hosts=_client_hosts(known),
         has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
         changed_settings=_changed_settings(known, record),
@@ -168,6 +176,14 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
     return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _broker_names(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for entry in entries:
+        if entry.kind == "node_ready" and (name := entry.fields.get("broker_name")):
+            found[entry.node] = found.get(entry.node, frozenset()) | {str(name)}
+    return found
 
 
 def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
@@ -258,11 +274,12 @@ def conclude(
 
     `remarks` on its stores are added to the warnings.
     """
-    measured = {finding.metric: finding for finding in findings}
+    measured = {finding.metric: _in_role(finding, conditions) for finding in findings}
     unsent = measured.get("stored_unsent")
     if unsent is not None and unsent.value and not _explains_unsent(conditions):
         conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unsent_gap(unsent)))
-    known = {finding.metric: finding for finding in weaken(measured.values(), conditions.gaps, metrics)}
+    weakened = weaken(measured.values(), conditions.gaps, metrics, conditions.broker_names)
+    known = {finding.metric: finding for finding in weakened}
     decision = _decide(known.values(), conditions, conditions.gaps)
     return Judgement(
         by_metric=known,
@@ -275,15 +292,31 @@ def conclude(
 def _decide(
     findings: Iterable[Finding], conditions: Conditions, gaps: Iterable[Gap], expected: Iterable[str] = ()
 ) -> Decision:
-    return decide(
-        findings,
-        role=conditions.role or ASYNC_MASTER,
-        profile=conditions.profile or PROFILES[0],
-        gaps=[gap.text for gap in gaps],
-        orderly=conditions.orderly,
-        reset_groups=conditions.reset_groups,
-        expected=expected,
-    )
+    """Decide by the role and profile of the run, by all of them if unknown."""
+    known, texts = list(findings), [gap.text for gap in gaps]
+    roles = (conditions.role,) if conditions.role else ROLES
+    profiles = (conditions.profile,) if conditions.profile else PROFILES
+    decisions = {
+        (role, profile): decide(
+            known,
+            role=role,
+            profile=profile,
+            gaps=texts,
+            orderly=conditions.orderly,
+            reset_groups=conditions.reset_groups,
+            expected=expected,
+        )
+        for role, profile in itertools.product(roles, profiles)
+    }
+    return agreed(decisions)
+
+
+def _in_role(finding: Finding, conditions: Conditions) -> Finding:
+    """Return a finding, unknown if only a role that is not recorded makes it one."""
+    if conditions.role or not finding.metric.startswith("unreplicated ") or not finding.value:
+        return finding
+    messages = counted(plain(finding.value), MESSAGES)
+    return finding.withdrawn(f"the journal does not name the run's role, and no slave's store has {messages}")
 
 
 def _explains_unsent(conditions: Conditions) -> bool:
@@ -302,7 +335,10 @@ def _unsent_gap(unsent: Finding) -> Gap:
 def _remarks(conditions: Conditions, unsent: Finding | None) -> Iterator[str]:
     """Yield remarks that limit the verdict."""
     if not conditions.role:
-        yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
+        yield (
+            "the journal does not name the run's role and profile: judged by all roles and profiles, with the warnings of"
+            f" {ASYNC_MASTER}, {PROFILES[0]}"
+        )
     if unsent is not None and unsent.value and conditions.outside_clients:
         clients = ", ".join(conditions.outside_clients[:3])
         yield f"{unsent.value} messages are of clients that keep no journal, and are not judged: {clients}"

@@ -175,23 +175,27 @@ def log_state(
 
 
 def weaken_by_stores(
-    findings: Iterable[Finding], troubles: Mapping[str, str], misplaced: Collection[str] = ()
+    findings: Iterable[Finding],
+    troubles: Mapping[str, str],
+    misplaced: Collection[str] = (),
+    broker_names: Mapping[str, Collection[str]] | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings; weaken those that depend on an incomplete log.
 
     They become unknown or lower bounds. `troubles` are the results of `log_trouble` by node. `misplaced` are the nodes
     whose logs have files of other brokers or runs (`rmqlab.verdict.misplaced`); their values are unknown, not lower
-    bounds. Metrics about messages in any store handle incomplete logs where they are computed, like stores that were
+    bounds, except for what other brokers than theirs store. `broker_names` are those of each node. Metrics about messages in any store handle incomplete logs where they are computed, like stores that were
     not given.
     """
     every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
     foreign = "; ".join(f"{node}: {why}" for node, why in troubles.items() if node in misplaced)
+    of_foreign = {name for node in misplaced for name in (broker_names or {}).get(node, (node,))}
     for finding in findings:
         name, _, target = finding.metric.partition(" ")
         why = every if name in _FLOORS_OF_ALL else troubles.get(target, "")
         is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
         if foreign and name in _COUNTS_OF_ALL:
-            yield finding.withdrawn(foreign)
+            yield finding.without(of_foreign) or finding.withdrawn(foreign)
         elif not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
             yield finding
         elif target in misplaced:

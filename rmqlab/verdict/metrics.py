@@ -48,6 +48,8 @@ class Metric:
     """The journals in which a missing entry, such as a deletion by a request, could explain a value above zero."""
     is_floor: bool = False
     """True if missing entries can only make the value too low: then a value above zero is a lower bound."""
+    is_largest: bool = False
+    """True if the value is the largest one of several places, not their sum."""
 
     @property
     def title(self) -> str:

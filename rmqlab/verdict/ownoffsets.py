@@ -18,6 +18,7 @@ _UNREADABLE: Final = "the slave's config.toml, which says whether it keeps newer
 _CHANGED: Final = (
     "brokers had, or got while the cluster ran, settings of their own, so the slave may have kept no newer offsets then"
 )
+NO_RECEIVER: Final = "the journal does not name the broker that received the last commit before an offset was replaced"
 
 
 def why_unknown(settings: Settings | None, conditions: Conditions) -> str:
@@ -46,7 +47,9 @@ class OwnOffsetRule:
     def applies(self, slave: str, *, receiver: int | None, committed_at: int, replaced_at: int) -> bool:
         """Return True if a slave had to keep a commit until it replaced it.
 
-        `receiver` is the broker id that the commit was sent to. Times are milliseconds of the cluster's clock.
+        `receiver` is the broker id that the commit was sent to; None if its journal does not name it: then the slave
+        may have been the receiver. Times are milliseconds of the cluster's clock.
         """
-        is_own = receiver not in (None, MASTER_ID) and self.roles.id_at(slave, committed_at) == receiver
+        own_id = self.roles.id_at(slave, committed_at)
+        is_own = own_id not in (None, MASTER_ID) and receiver in (None, own_id)
         return is_own and not any(node == slave and committed_at <= at <= replaced_at for node, at in self.changes)

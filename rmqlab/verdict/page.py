@@ -38,8 +38,8 @@ The exit status is that of the verdict, also with `--metric`, which only chooses
 the effect that the table gives for the run's role and profile. A row that warns adds a warning, printed below the
 verdict. Metrics that are not in the table are measurements, and have no part in the verdict.
 
-Role and profile are in the journal since version 3. A run with an older journal is judged as ASYNC_MASTER with profile
-4.9, and a warning says so.
+Role and profile are in the journal since version 3. A run with an older journal is judged by every role and profile: if
+their verdicts differ, it is unknown. A warning says so.
 
 A scenario has its own verdict: that on its claim, from its expectations. An expectation on a metric replaces the rows
 of that metric. What the other rows find is printed as warnings. A scenario without expectations has the verdict of
@@ -55,8 +55,11 @@ _GAPS: Final = """
 An incomplete journal is a gap. Each metric that rests on this journal is then unknown, or a lower bound if missing
 entries can only lower its value. A gap in a broker's journal may hide a request that deleted a topic or a group, or
 reset offsets: values above zero that such a request explains are then unknown. So are those that removed records, a
-fault of clocks or changed settings explain, if a gap in the journal of the supervisor or a broker may hide these. A gap
-also makes the verdict `unknown`, unless a violation is proven.
+fault of clocks or changed settings explain, if a gap in the journal of the supervisor or a broker may hide these.
+
+A gap in a broker's journal concerns only what its broker name stores, and a gap in a consumer's journal only the
+metrics of its group and of all groups. What is found at other broker names remains: it is a lower bound. A gap also
+makes the verdict `unknown`, unless a violation is proven.
 
 | damage of a journal | how it is detected |
 |---|---|
@@ -99,6 +102,7 @@ on it are unknown.
 A store without some files of its log is incomplete if its broker recorded a later end of the log (`log_sampled`), and
 no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
 lost then: `lost`, `delivered_unstored`, `divergence`, `dangling` and others are unknown, and the reason has the bytes.
+Messages of other broker names, whose stores are complete, still count as lost: they are a lower bound.
 `missing NODE` still counts the messages that the store lacks. If a configuration file is missing, its older `.bak` does
 not replace it.
 

@@ -8,7 +8,7 @@ least zero, makes the verdict `unknown`. A scenario's expectation replaces the r
 
 import collections
 import enum
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -314,6 +314,23 @@ def decide(
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
+
+
+def agreed(decisions: Mapping[tuple[str, str], Decision]) -> Decision:
+    """Return what decisions by several roles and profiles have in common.
+
+    The first one if their verdicts are the same, else `unknown`.
+    """
+    first, *others = decisions.values()
+    if all(one.verdict is first.verdict for one in others):
+        return first
+    named = [
+        f"{one.verdict} as {role}, {profile} ({'; '.join(one.why)})"
+        for (role, profile), one in decisions.items()
+        if one.verdict is not first.verdict
+    ]
+    why = f"the journal does not name the run's role and profile: {first.verdict}, but {', '.join(named)}"
+    return attrs.evolve(first, verdict=Verdict.UNKNOWN, why=(why,), violating=())
 
 
 def _explained_totals(findings: Iterable[Finding]) -> set[str]:

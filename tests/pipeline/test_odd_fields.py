@@ -8,7 +8,9 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.checks.oddfields import VALUES, add_entries, odd_entries
+from tests.cluster.checks.oddnames import named_entries
 from tests.cluster.plant.smallrun import made_up_run, write_run
+from tests.pipeline.violations import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,3 +22,10 @@ def test_any_value_in_any_field_is_audited(spark: "SparkSession", tmp_path: path
     summary, quick = audit_run(spark, run), judge_directory(run)
     assert summary.verdict is quick.verdict is not Verdict.HOLDS
     assert summary.judgement.conditions == quick.conditions
+
+
+def test_any_name_is_audited(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = write_run(made_up_run(), tmp_path / "run")
+    add_entries(run, named_entries())
+    summary = compare(spark, run)
+    assert summary.findings.keys() == judge_directory(run).by_metric.keys()

@@ -15,7 +15,7 @@ from rmqlab.pipeline.audit.size import Scale
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import MESSAGE_MAGIC, StoredMessage, body_crc, encode_message
 from rmqlab.store.queue.consumequeue import ENTRY, PRE_BLANK_SIZE
-from rmqlab.verdict.findings import Finding, Findings
+from rmqlab.verdict.findings import Brokers, Finding, Findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,13 +96,19 @@ def differences(summary: Summary, quick: Findings) -> dict[str, str]:
         if (found := summary.findings.get(one.metric)) is None
         or found.value != (pytest.approx(one.value) if one.value is not None else None)
         or found.is_at_least != one.is_at_least
+        or _parts(found) != _parts(one)
     }
+
+
+def _parts(one: Finding) -> dict[Brokers, object]:
+    return {brokers: part.value for brokers, part in one.parts.items() if part.value}
 
 
 def _said(one: Finding | None) -> str:
     if one is None:
         return "nothing"
-    return f"{one.value} {'or more' if one.is_at_least else ''} {one.missing}".strip()
+    parts = {", ".join(sorted(brokers)): value for brokers, value in _parts(one).items()}
+    return f"{one.value} {'or more' if one.is_at_least else ''} {one.missing} {parts or ''}".strip()
 
 
 def clean_run() -> MadeUpRun:

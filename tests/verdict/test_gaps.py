@@ -9,8 +9,9 @@ from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, Torn
 from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey, Stretch
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.gaps import Gap, find_gaps, weaken
+from rmqlab.verdict.gaps import Gap, find_gaps
 from rmqlab.verdict.metrics import Source
+from rmqlab.verdict.weakening import weaken
 
 
 def journal(process: str, *kinds: str, **changes: Any) -> JournalSurvey:
@@ -103,6 +104,24 @@ def test_a_gap_is_in_what_the_process_saw(fields: dict[str, Any], kinds: list[st
     events = supervised("node_spawned", "node_ready", "node_stopped", **fields)
     (gap,) = find_gaps([SUPERVISOR, journal("produce-1", *kinds)], events)
     assert gap.sources == sources
+
+
+@pytest.mark.parametrize(
+    ("fields", "brokers", "groups"),
+    [
+        ({"broker_name": "broker-a", "address": "1:2"}, {"broker-a"}, set()),
+        ({"group": "shop"}, set(), {"shop"}),
+        ({}, set(), set()),
+    ],
+)
+def test_a_gap_names_whom_it_concerns(fields: dict[str, Any], brokers: set[str], groups: set[str]) -> None:
+    events = supervised("node_spawned", "node_ready", "node_stopped", **fields)
+    (gap,) = find_gaps([SUPERVISOR, journal("produce-1")], events)
+    assert ({*gap.brokers}, {*gap.groups}) == (brokers, groups)
+    other = JournalSurvey(process="produce-1", size=1000)
+    other.add((10, JournalEntry(1, "produce-2", "sent", {}, 1)))
+    (gap,) = find_gaps([SUPERVISOR, other], events)
+    assert not gap.brokers | gap.groups, "entries of others may be affected, too"
 
 
 def of(metric: str, value: float) -> Finding:

@@ -36,12 +36,40 @@ def test_the_run_is_described_by_its_first_event() -> None:
     }
 
 
-def test_a_run_without_role_and_profile_is_judged_as_asynchronous_and_says_so() -> None:
+def test_a_run_without_role_and_profile_is_judged_by_all_of_them_and_says_so() -> None:
     judgement = judged(Conditions(), lost=0, offset_rollbacks=1)
     assert judgement.verdict is Verdict.HOLDS
     assert len(judgement.decision.warnings) == 2
-    assert "judged as ASYNC_MASTER, 4.9" in judgement.decision.warnings[1]
+    assert "judged by all roles and profiles, with the warnings of ASYNC_MASTER, 4.9" in judgement.decision.warnings[1]
     assert judged(KNOWN, lost=0).decision.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "known", "old"),
+    [
+        ("unreplicated broker-a", Conditions(role="SYNC_MASTER", profile="4.9"), Conditions(profile="4.9")),
+        (
+            "own_offsets_overwritten broker-a-s",
+            Conditions(role="ASYNC_MASTER", profile="hardened"),
+            Conditions(role="ASYNC_MASTER"),
+        ),
+    ],
+)
+def test_a_violation_of_a_role_or_profile_that_is_not_recorded_is_unknown(
+    metric: str, known: Conditions, old: Conditions
+) -> None:
+    assert judged(known, **{metric: 3}).verdict is Verdict.VIOLATED
+    judgement = judged(old, **{metric: 3})
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "the journal does not name the run's role and profile: holds, but " in judgement.decision.why[0]
+    assert judgement.decision.violating == ()
+    assert judged(old, **{metric: 0}).verdict is Verdict.HOLDS
+    assert judged(old, lost=1, **{metric: 3}).verdict is Verdict.VIOLATED
+
+
+def test_what_only_a_synchronous_master_must_replicate_is_no_finding_without_a_role() -> None:
+    finding = judged(Conditions(), **{"unreplicated broker-a": 3})["unreplicated broker-a"]
+    assert finding.missing == "the journal does not name the run's role, and no slave's store has 3 messages"
 
 
 def test_orderly_groups_are_those_whose_workload_says_so() -> None:

@@ -144,7 +144,8 @@ def audit_run(
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
     remarks += storefiles.remarks(run)
     remarks += storefiles.offset_remarks(run, {row.node: row["group"] for row in groups}, commits)
-    judgement = conclude(weaken_by_stores(doubtless, run.incomplete, misplaced), METRICS, run.conditions, remarks)
+    earned = weaken_by_stores(doubtless, run.incomplete, misplaced, run.conditions.broker_names)
+    judgement = conclude(earned, METRICS, run.conditions, remarks)
     summary = Summary(
         judgement=judgement,
         run=str(directory),

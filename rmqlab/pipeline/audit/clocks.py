@@ -9,6 +9,7 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from rmqlab.pipeline.audit.parts import places
 from rmqlab.pipeline.audit.relations import Query, in_memory
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import EVENT_TYPES
@@ -101,7 +102,7 @@ where before <= after and coalesce(earliest <= before, true) and coalesce(after 
 _MISDATED_MESSAGES = f"""
 select *, count(*) over () found from (
     select message_id, min(stored_at) stored_at,
-        array_sort(collect_list(concat(node, ' at commit log offset ', log_offset))) places
+        {places("node", "log_offset", "stored_at", "")}
     from misdated_records group by message_id)
 order by stored_at, message_id limit {EVIDENCE_LIMIT}
 """

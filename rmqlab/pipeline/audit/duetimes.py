@@ -6,17 +6,22 @@ The rules are those of cluster/checks/duetimes.py.
 from collections.abc import Iterator
 from typing import Final
 
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit.parts import divided, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.duetimes import why_unknown
+from rmqlab.verdict.clocksteps import faulted_clocks
+from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
 from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
 
 _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
 TABLE: Final = "early_deliveries"
+_PREVIEW: Final = Preview(TABLE, "brokers", ("stored_at", "message_id"))
 
 EARLY: Final = f"""
 with due as (
@@ -27,15 +32,17 @@ with due as (
     where c.topic = '{SCHEDULE_TOPIC}' and c.content_crc is not null and c.tags_code is null
     group by all
 ), firsts as (
-    select /*+ shuffle_hash(d) */ c.node, c.message_id, min(struct(c.stored_at, c.log_offset)) first, min(d.due_at) due_at
+    select /*+ shuffle_hash(d) */ c.node, c.message_id, min(struct(c.stored_at, c.log_offset)) first, min(d.due_at) due_at,
+        max(c.broker) broker
     from copies c join due d on c.node = d.node and c.message_id = d.message_id and c.topic = d.topic
         and c.log_offset > d.log_offset
     group by c.node, c.message_id, c.topic
 ), early as (
     select * from firsts where first.stored_at < due_at and first.stored_at < {{removed_at}}
 )
-select e.message_id, min(e.first.stored_at) stored_at, array_sort(collect_list(concat(e.node, ' at commit log offset ',
-    e.first.log_offset, ', ', e.due_at - e.first.stored_at, ' ms early'))) places
+select e.message_id, min(e.first.stored_at) stored_at,
+    {places("e.node", "e.first.log_offset", "e.first.stored_at", "', ', e.due_at - e.first.stored_at, ' ms early'")},
+    array_sort(collect_set(e.broker)) brokers
 from early e
     left semi join (select s.message_id from sends s
         join (select message_id, max(seq) seq from sends where message_id is not null group by message_id
@@ -45,6 +52,7 @@ from early e
     left anti join failures f on e.message_id = f.message_id
 group by e.message_id
 """
+_DELAYED = f"select distinct broker from copies where topic = '{SCHEDULE_TOPIC}'"
 
 
 def judge(run: Run) -> Iterator[Finding]:
@@ -52,16 +60,20 @@ def judge(run: Run) -> Iterator[Finding]:
     metric, unit = DELIVERED_EARLY.name, DELIVERED_EARLY.unit
     removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
     run.table(TABLE, EARLY.format(removed_at=min(removals, default=_NEVER)), is_rare=True)
-    sends, early = run.previews(Preview("sends"), Preview(TABLE, order=("stored_at", "message_id")))
+    sends, early = run.previews(Preview("sends"), _PREVIEW)
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)
         return
-    evidence = tuple(
-        Evidence(
-            text=f"{row.message_id}: stored in its own topic before it was due: {listed(row.places)}",
-            at_millis=row.stored_at,
-            message_ids=(row.message_id,),
-        )
-        for row in early[None].first
+    finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
+    faults = ((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied")
+    wrong = wrong_clocks(run.conditions, faulted_clocks(faults, run.roles), run.roles)
+    delayed = [row.broker for row in run.rows(_DELAYED)] if wrong else []
+    yield at_right_clocks(divided(finding, early, _PREVIEW.order, _describe), wrong, delayed)
+
+
+def _describe(row: Row) -> Evidence:
+    return Evidence(
+        text=f"{row.message_id}: stored in its own topic before it was due: {listed(row.places)}",
+        at_millis=row.stored_at,
+        message_ids=(row.message_id,),
     )
-    yield Finding(metric=metric, unit=unit, value=early.found, is_at_least=bool(run.unread), evidence=evidence)

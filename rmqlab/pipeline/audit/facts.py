@@ -113,11 +113,15 @@ select * from raw_events where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
     and not coalesce(seq >= (select min(seq) from raw_events where kind = '{_STOPPING}'), false)
 """
 
+# Names may have line breaks: `$` would match before one.
+_IS_QUEUE: Final = r"""
+(held_in rlike r'^[^:]*:[0-9]+\z' and try_cast(substring_index(held_in, ':', -1) as int) is not null)
+"""
 _SENDS: Final = f"""
 select *, coalesce(position, 0) = 0 is_first from (
-    select seq, node, coalesce(topic, '') topic, outcome, broker, queue, offset, crc, sys_flag,
-        coalesce(substring_index(held_in, ':', 1), topic, '') place_topic,
-        coalesce(try_cast(substring_index(held_in, ':', -1) as int), queue) place_queue,
+    select seq, node, coalesce(topic, '') topic, outcome, nullif(broker, '') broker, queue, offset, crc, sys_flag,
+        coalesce(if({_IS_QUEUE}, substring_index(held_in, ':', 1), topic), '') place_topic,
+        if({_IS_QUEUE}, try_cast(substring_index(held_in, ':', -1) as int), queue) place_queue,
         posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),
         coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged
     from message_events where kind = 'sent')
@@ -130,9 +134,9 @@ from message_events where kind = 'attempt_failed'
 """
 
 _CONSUMED: Final = """
-select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, queue,
+select seq, node, at, coalesce(nullif(`group`, ''), node) `group`, coalesce(topic, '') topic, broker, queue,
     offset, {more}
-from message_events where kind = '{kind}' and broker is not null and queue is not null and offset is not null
+from message_events where kind = '{kind}' and nullif(broker, '') is not null and queue is not null and offset is not null
 """
 
 

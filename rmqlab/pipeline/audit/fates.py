@@ -6,22 +6,29 @@ missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, sto
 stored_twice, place_disagreement, content_disagreement.
 """
 
-import collections
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
+from pyspark.sql import Row
+
 from rmqlab.pipeline.audit import headers, origins, unreplicated, unstored
+from rmqlab.pipeline.audit.parts import divided
+from rmqlab.pipeline.audit.previews import Groups, join_groups
 from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, listed, unknown, unsent_text
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, listed, unknown, unsent_text, without_checksum
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
 _NO_CRC = "no send of the journal has a checksum"
+_OF_ABSENT = ("lost", "unreadable", "expired")
+"""Metrics of messages in no store, which are of the brokers that acknowledged them."""
 _FLOORS = ("stored.", "stored_twice", "place_disagreement", "content_disagreement")
 """Metrics to which records in stores that were not read add."""
 
@@ -129,21 +136,25 @@ def judge(run: Run) -> Iterator[Finding]:
     conditions = _conditions(run, sorted(sent["topics"]))
     _, [row] = run.batch(written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)))
     counts = row.asDict()
-    evidence = _evidence(run, {metric: one for metric, one in conditions.items() if counts[metric]})
+    shown = _shown(run, {metric: one for metric, one in conditions.items() if counts[metric]})
     for metric, count in sent["findings"].items():
         yield Finding(metric=metric, unit=MESSAGES, value=count)
     for metric in conditions:
-        missing = _missing(run, metric, sent, counts)
-        if missing:
+        is_at_least = bool(run.unread) and metric.startswith(_FLOORS)
+        finding = Finding(metric=metric, unit=MESSAGES, value=0, is_at_least=is_at_least)
+        describe = functools.partial(_describe_fate, run, metric)
+        found = divided(finding, shown.within(metric), _SHOWN_ORDER, describe)
+        if " " in metric:  # all messages are of the target
+            found = attrs.evolve(found, parts={})
+        if missing := _missing(run, metric, sent, counts):
             yield unknown(metric, MESSAGES, missing)
+        elif unread := _unread(run, found):
+            missing = f"{'; '.join(unread)}; in none of the others: {counts[metric]}"
+            yield found.without(run.unread_brokers) or unknown(metric, MESSAGES, missing)
+        elif metric == "content_disagreement" and sent["unchecked"]:
+            yield found.as_floor(without_checksum(sent["unchecked"]))
         else:
-            yield Finding(
-                metric=metric,
-                unit=MESSAGES,
-                value=counts[metric],
-                is_at_least=bool(run.unread) and metric.startswith(_FLOORS),
-                evidence=line_evidence(evidence.get(metric, ())),
-            )
+            yield found
     yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
     yield from origins.judge(run, is_suspected=counts[origins.TABLE] > 0)
     yield from headers.judge(run, is_suspected=counts[headers.TABLE] > 0)
@@ -153,6 +164,7 @@ def _sent(run: Run) -> dict[str, Any]:
     """Return sends, and those without a unique id, by outcome; and all topics."""
     rows = run.rows(
         "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, count(crc) checked,"
+        " count_if(crc is null and is_first and message_id is not null) - count_if(crc is null and position = 1) unchecked,"
         " collect_set(topic) topics from sends group by outcome"
     )
     found = {row.outcome: row.sends for row in rows}
@@ -162,6 +174,7 @@ def _sent(run: Run) -> dict[str, Any]:
         "findings": findings,
         "nameless": nameless,
         "checked": sum(row.checked for row in rows),
+        "unchecked": sum(row.unchecked for row in rows),
         "topics": {topic for row in rows for topic in row.topics},
     }
 
@@ -232,14 +245,9 @@ def _broker(run: Run, node: str) -> str:
 def _counting(run: Run, conditions: Mapping[str, str]) -> str:
     """Return the query of all counts.
 
-    Also of the brokers of lost messages, the sends that `missing` is based on, and what other questions suspect.
+    Also of the sends that `missing` is based on, and of what other questions suspect.
     """
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
-    columns += [
-        f"collect_set(send.broker) filter (where {condition}) `brokers {metric}`"
-        for metric, condition in conditions.items()
-        if metric.startswith(("lost", "unreadable", "expired"))
-    ]
     columns += [
         f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `acknowledged {node}`"
         for node in run.stores
@@ -271,27 +279,52 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         return f"{nameless} of these sends carry no unique id"
     if name == "stored":
         return _NO_STORE if sent["findings"][f"sent.{outcome}"] and not run.stores else ""
-    if counts[metric] and not run.stores:
-        return _NO_STORE
-    unread = [why for broker in sorted(counts[f"brokers {metric}"]) for why in run.unread_of(broker)]
-    return f"{'; '.join(unread)}; in none of the others: {counts[metric]}" if unread else ""
+    return _NO_STORE if counts[metric] and not run.stores else ""
 
 
-def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the first messages of each metric, all in one pass."""
+def _unread(run: Run, found: Finding) -> list[str]:
+    """Return which unread stores may have the messages that no other store has."""
+    if not found.metric.startswith(_OF_ABSENT):
+        return []
+    brokers = frozenset[str]().union(*found.parts)
+    is_of_any = frozenset() in found.parts
+    return [why for broker in sorted(run.brokers() if is_of_any else brokers) for why in run.unread_of(broker)]
+
+
+_SHOWN_ORDER = ("ended_at", "message_id")
+# Messages in no store are of the broker that acknowledged them, others of all that have or delivered them, too.
+_BROKERS = f"""
+if({" or ".join(f"startswith(metric, '{name}')" for name in _OF_ABSENT)}, array_compact(array(send.broker)),
+    array_sort(array_distinct(array_compact(concat(array(send.broker), transform(places, place -> place.broker),
+        transform(delivered, one -> one.broker))))))
+"""
+
+
+def _shown(run: Run, conditions: Mapping[str, str]) -> Groups:
+    """Return the messages of each metric, by metric and brokers, in one pass."""
     if not conditions:
-        return {}
+        return Groups()
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
-        "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
-        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages from fates))"
-        f" where nth <= {EVIDENCE_LIMIT}"
+        f"""
+        with named as (
+            select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages, delivered
+            from fates
+        ), parts as (
+            select metric, message_id, send, send.ended_at ended_at, places, nodes, damages, {_BROKERS} brokers from named
+        )
+        select * from (
+            select *, struct(metric, brokers) key, count(*) over (partition by metric, brokers) found,
+                row_number() over (partition by metric, brokers order by {", ".join(_SHOWN_ORDER)}) nth
+            from parts)
+        where nth <= {EVIDENCE_LIMIT}
+        """
     )
-    pieces: dict[str, list[str]] = collections.defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.nth):
-        piece = _describe(row)
-        pieces[row.metric].append(listed([piece, *row.damages], "; ") + _removals(run, row.metric, row.send))
-    return {metric: tuple(parts) for metric, parts in pieces.items()}
+    return join_groups([row for row in rows if row.nth == 1], rows)
+
+
+def _describe_fate(run: Run, metric: str, row: Row) -> Evidence:
+    return Evidence(text=listed([_describe(row), *row.damages], "; ") + _removals(run, metric, row.send))
 
 
 def _removals(run: Run, metric: str, send: Any) -> str:

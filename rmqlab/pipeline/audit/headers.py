@@ -7,6 +7,9 @@ records and deliveries compared one by one.
 from collections.abc import Iterator
 from typing import Final
 
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit.parts import BROKERS, divided, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
@@ -28,6 +31,7 @@ _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
 
 TABLE: Final = "altered_headers"
+_PREVIEW: Final = Preview(TABLE, "brokers", ("stored_at", "message_id"))
 _IS_HALF: Final = f"topic in ({', '.join(map(literal, UNCOMMITTED_TOPICS))})"
 _IS_RETRY: Final = f"startswith(topic, {literal(RETRY_PREFIX)})"
 _IS_COMMITTED: Final = f"sys_flag & {TRANSACTION_MASK} = {TRANSACTION_COMMIT}"
@@ -67,7 +71,7 @@ _ALTERED: Final = f"""
 with batches as (
     select node, ended_at, seq from sends group by all having count(*) > 1
 ), single as (
-    select message_id, max(sys_flag) sent, max(seq) seq, max(topic) sent_topic
+    select message_id, max(sys_flag) sent, max(seq) seq, max(topic) sent_topic, max(broker) sent_to
     from sends where message_id is not null group by message_id having count(*) = 1
 ), least as (
     select message_id, topic, broker, queue, offset, min(reconsume_times) times
@@ -89,7 +93,7 @@ with batches as (
             where content_crc is not null and {_IS_COMMITTED}))
     where is_copy and reach > place
 ), compared as (
-    select c.*, s.sent, l.times, {_IS_HALF.replace("topic", "c.topic")} is_half,
+    select c.*, s.sent, s.sent_to, l.times, {_IS_HALF.replace("topic", "c.topic")} is_half,
         c.content_crc is not null and coalesce(nullif(c.real_topic, ''), c.topic) = s.sent_topic is_kept,
         c.content_crc is not null and coalesce(nullif(c.real_topic, ''), c.topic) != s.sent_topic is_elsewhere,
         coalesce(h.node, x.node) is not null is_prepared
@@ -101,7 +105,7 @@ with batches as (
         left join excused x on c.node = x.node and c.log_offset = x.log_offset
     where {{is_judged}}
 ), found as (
-    select message_id, node, log_offset, stored_at, array_compact(array(
+    select message_id, node, broker, sent_to, log_offset, stored_at, array_compact(array(
         if((is_kept or is_half) and reconsume_times != 0, concat('reconsume times ', reconsume_times), null),
         if((is_kept or is_half) and sent is not null and sys_flag & {SENT_BITS | TRANSACTION_MASK} !=
             {_EXPECTED_BITS.format(sent="sent", is_half="is_half")}, concat('sysFlag ', sys_flag), null),
@@ -113,7 +117,8 @@ with batches as (
     from compared
 )
 select message_id, min(stored_at) stored_at,
-    array_sort(collect_list(concat(node, ' at commit log offset ', log_offset, ' has ', array_join(faults, ', ')))) places
+    {places("node", "log_offset", "stored_at", "' has ', array_join(faults, ', ')")},
+    {BROKERS}
 from found where size(faults) > 0 group by message_id
 """
 
@@ -152,16 +157,17 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         run.table(TABLE, text, is_rare=True)
     else:
         run.write_empty(TABLE)
-    sends, altered = run.previews(Preview("sends"), Preview(TABLE, order=("stored_at", "message_id")))
+    sends, altered = run.previews(Preview("sends"), _PREVIEW)
     if why := why_unknown(has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)
         return
-    evidence = tuple(
-        Evidence(
-            text=f"{row.message_id}: the header of its record is not what its broker stored: {listed(row.places)}",
-            at_millis=row.stored_at,
-            message_ids=(row.message_id,),
-        )
-        for row in altered[None].first
+    finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
+    yield divided(finding, altered, _PREVIEW.order, _describe)
+
+
+def _describe(row: Row) -> Evidence:
+    return Evidence(
+        text=f"{row.message_id}: the header of its record is not what its broker stored: {listed(row.places)}",
+        at_millis=row.stored_at,
+        message_ids=(row.message_id,),
     )
-    yield Finding(metric=metric, unit=unit, value=altered.found, is_at_least=bool(run.unread), evidence=evidence)

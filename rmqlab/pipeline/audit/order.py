@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.parts import divided
+from rmqlab.pipeline.audit.previews import Groups, Preview, join_groups
 from rmqlab.pipeline.audit.run import Rare, Run, written
 from rmqlab.verdict.catalogue import MESSAGES
-from rmqlab.verdict.findings import Finding, line_evidence, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 CHUNK_ROWS = 2**18
 """Rows of a chunk; longer queues are cut. A task has several chunks, so that tasks are of similar size."""
@@ -119,7 +120,9 @@ select * from numbered where nth = 1
 )
 
 _INVERSIONS = """
-select message_id, broker, topic, queue, offset, ended_at, ahead, node from ({rows}) where ahead.began_at > ended_at
+select message_id, broker, topic, queue, offset, ended_at, ahead, node,
+    array_sort(collect_set(broker) over (partition by message_id)) brokers
+from ({rows}) where ahead.began_at > ended_at
 """
 # With the rows of all sends of a message, of which nothing has to find the right one; and numbers are compared in less
 # time than structs.
@@ -129,9 +132,11 @@ _LATE = """
 select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from ({rows}) where farthest > offset
 """
 
+_INVERTED = Preview("inversions", "brokers", ("ended_at", "message_id", "node", "offset"))
+_LATER = Preview("late_deliveries", ("group", "broker"), ("seq",))
 _PREVIEWS = (
-    Preview("inversions", order=("ended_at", "message_id", "node", "offset")),
-    Preview("late_deliveries", "group", ("seq",)),
+    _INVERTED,
+    _LATER,
     Preview("deliveries", "group"),
     Preview("sends", "acknowledged"),
 )
@@ -155,16 +160,17 @@ def judge(run: Run) -> Iterator[Finding]:
     for ordered in cut:
         run.relations.drop(ordered.table)
     inverted, late, delivered, sent = run.previews(*_PREVIEWS)
-    [counted] = run.rows("select count(distinct message_id) messages from inversions")
-    yield _judge_stored(run, counted.messages, inverted[None].first, is_acknowledged=True in sent)
+    counted = run.rows("select brokers key, count(distinct message_id) found from inversions group by brokers")
+    yield _judge_stored(run, messages_of(inverted, counted), is_acknowledged=True in sent)
     for group in sorted(delivered):
-        lines = (
-            f"{row.topic}@{row.broker}:{row.queue}: {row.node} received offset {row.offset} after {row.farthest}"
-            for row in late[group].first
-        )
-        yield Finding(
-            metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=line_evidence(lines)
-        )
+        finding = Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=0)
+        yield divided(finding, late.within(group), _LATER.order, _describe_delivery)
+
+
+def messages_of(rows: Groups, counted: Sequence[Row]) -> Groups:
+    """Return groups of rows, with the numbers of messages as their sizes."""
+    messages = join_groups(counted)
+    return Groups({key: attrs.evolve(group, found=messages[key].found) for key, group in rows.items()})
 
 
 def _width(run: Run, ordered: Ordered, width: int) -> int:
@@ -178,13 +184,22 @@ def _milliseconds(run: Run) -> int:
     return max(1, (run.ended_at - run.began_at) * CHUNK_ROWS // max(1, longest))
 
 
-def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged: bool) -> Finding:
+def _judge_stored(run: Run, inverted: Groups, *, is_acknowledged: bool) -> Finding:
     if not is_acknowledged or not run.stores:
         missing = "no store was given" if is_acknowledged else "no send was acknowledged"
         return unknown("order.stored", MESSAGES, missing)
-    lines = (
+    finding = Finding(metric="order.stored", unit=MESSAGES, value=0)
+    return divided(finding, inverted, _INVERTED.order, _describe_inversion)
+
+
+def _describe_inversion(row: Row) -> Evidence:
+    text = (
         f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-        for row in first
     )
-    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=line_evidence(lines))
+    return Evidence(text=text)
+
+
+def _describe_delivery(row: Row) -> Evidence:
+    place = f"{row.topic}@{row.broker}:{row.queue}"
+    return Evidence(text=f"{place}: {row.node} received offset {row.offset} after {row.farthest}")

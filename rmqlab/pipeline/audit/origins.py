@@ -6,6 +6,9 @@ The rules are those of cluster/checks/origins.py.
 from collections.abc import Iterator
 from typing import Final
 
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit.parts import BROKERS, divided, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
@@ -18,6 +21,7 @@ _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
 
 TABLE = "altered_origins"
+_PREVIEW: Final = Preview(TABLE, "brokers", ("stored_at", "message_id"))
 SUSPECTED = f"""sends = 1 and (has_other_host or first_born_at < send.began_at - {CLOCK_SLACK}
     or last_born_at > send.ended_at + {CLOCK_SLACK})"""
 """SQL condition of a row of `fates`, for all messages of the table; it also holds for some of batches."""
@@ -27,10 +31,10 @@ _ALTERED = """
 with batches as (
     select node, ended_at, seq from sends group by all having count(*) > 1
 ), single as (
-    select message_id, max(node) node, max(began_at) began_at, max(ended_at) ended_at, max(seq) seq
+    select message_id, max(node) node, max(broker) sent_to, max(began_at) began_at, max(ended_at) ended_at, max(seq) seq
     from sends where message_id is not null group by message_id having count(*) = 1
 ), compared as (
-    select c.message_id, c.node at_node, c.log_offset, c.born_host, c.born_at, c.stored_at,
+    select c.message_id, c.node at_node, c.broker, s.sent_to, c.log_offset, c.born_host, c.born_at, c.stored_at,
         c.born_at < s.began_at - {slack} or c.born_at > s.ended_at + {slack} is_of_another_time,
         h.hosts is not null and not array_contains(h.hosts, c.born_host) is_of_another_host
     from copies c join single s on c.message_id = s.message_id
@@ -38,10 +42,10 @@ with batches as (
         left join client_hosts h on s.node = h.node
     where {is_judged}
 )
-select message_id, min(stored_at) stored_at, array_sort(collect_list(concat(at_node, ' at commit log offset ',
-    log_offset, ' has ', born_host, ' at ', born_at))) places
+select message_id, min(stored_at) stored_at, {places}, {brokers}
 from compared where is_of_another_time or is_of_another_host group by message_id
 """
+_PLACES = places("at_node", "log_offset", "stored_at", "' has ', born_host, ' at ', born_at")
 
 
 def born_at(run: Run) -> str:
@@ -75,19 +79,24 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
     if is_suspected:
         hosts = [{"node": node, "hosts": sorted(known)} for node, known in run.conditions.client_hosts.items()]
         run.relations.define_rows("client_hosts", hosts, node="string", hosts="array<string>")
-        run.table(TABLE, _ALTERED.format(slack=CLOCK_SLACK, is_judged=_is_judged(run)), is_rare=True)
+        run.table(
+            TABLE,
+            _ALTERED.format(slack=CLOCK_SLACK, is_judged=_is_judged(run), brokers=BROKERS, places=_PLACES),
+            is_rare=True,
+        )
     else:
         run.write_empty(TABLE)
-    sends, altered = run.previews(Preview("sends"), Preview(TABLE, order=("stored_at", "message_id")))
+    sends, altered = run.previews(Preview("sends"), _PREVIEW)
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)
         return
-    evidence = tuple(
-        Evidence(
-            text=f"{row.message_id}: time or address of its producer are not those of the send: {listed(row.places)}",
-            at_millis=row.stored_at,
-            message_ids=(row.message_id,),
-        )
-        for row in altered[None].first
+    finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
+    yield divided(finding, altered, _PREVIEW.order, _describe)
+
+
+def _describe(row: Row) -> Evidence:
+    return Evidence(
+        text=f"{row.message_id}: time or address of its producer are not those of the send: {listed(row.places)}",
+        at_millis=row.stored_at,
+        message_ids=(row.message_id,),
     )
-    yield Finding(metric=metric, unit=unit, value=altered.found, is_at_least=bool(run.unread), evidence=evidence)

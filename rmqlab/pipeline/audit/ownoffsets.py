@@ -11,7 +11,7 @@ from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import TIMES
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.nodesettings import keeps_newer_offsets, read_settings
-from rmqlab.verdict.ownoffsets import OwnOffsetRule, why_unknown
+from rmqlab.verdict.ownoffsets import NO_RECEIVER, OwnOffsetRule, why_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -47,23 +47,26 @@ def judge(run: Run) -> Iterator[Finding]:
     judged = [slave for slave, own in settings.items() if own is None or keeps_newer_offsets(own)]
     found = list(_broken(run, judged)) if judged else []
     for slave in judged:
-        lines = [line for node, line in found if node == slave]
+        own = [row for row in found if row.node == slave]
+        certain = [row for row in own if row["last"].broker_id is not None]
         metric = f"own_offsets_overwritten {slave}"
         why = why_unknown(settings[slave], run.conditions)
-        if not why or (not lines and settings[slave] is not None):
-            yield Finding(metric=metric, unit=TIMES, value=len(lines), evidence=line_evidence(lines))
-        elif lines:
+        if not why or (not own and settings[slave] is not None):
+            evidence = line_evidence(map(_line, certain))
+            finding = Finding(metric=metric, unit=TIMES, value=len(certain), evidence=evidence)
+            yield finding if certain == own else finding.as_floor(NO_RECEIVER)
+        elif own:
             yield unknown(metric, TIMES, why)
 
 
-def _broken(run: Run, slaves: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the slave and a line of evidence for each offset that it had to keep."""
+def _broken(run: Run, slaves: Iterable[str]) -> Iterator["Row"]:
+    """Yield each offset that its slave had to keep."""
     rule = OwnOffsetRule.of(run.roles, ((one.at, one.node, one.kind) for one in run.cluster_events))
     for row in run.rows(_REPLACED.format(slaves=", ".join(map(literal, slaves)))):
         if row["group"] not in run.conditions.reset_groups and rule.applies(
             row.node, receiver=row["last"].broker_id, committed_at=row["last"].at, replaced_at=row.at
         ):
-            yield row.node, _line(row)
+            yield row
 
 
 def _line(row: "Row") -> str:

@@ -20,15 +20,16 @@ class Preview:
     """The rows of a table to count, and to show."""
 
     table: str
-    by: str = ""
-    """The column whose values are counted; empty: all rows are one group, with the key None."""
+    by: str | tuple[str, ...] = ""
+    """The column whose values are counted, or several; empty: all rows are one group, with the key None."""
     order: tuple[str, ...] = ()
     """The columns to order the first rows by; empty if only the numbers are needed."""
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The query of the groups' sizes, and that of their first rows."""
-        key = f"`{self.by}`" if self.by else "cast(null as string)"
+        columns = ", ".join(f"`{name}`" for name in self._by)
+        key = f"struct({columns})" if len(self._by) > 1 else columns or "cast(null as string)"
         counting = f"select {key} key, count(*) found from {self.table} group by 1"
         if not self.order:
             return (counting,)
@@ -38,7 +39,9 @@ class Preview:
 
     def of_table(self, content: pa.Table) -> "Groups":
         """Return the groups of a table."""
-        keys = content[self.by].to_pylist() if self.by else [None] * content.num_rows
+        columns = [content[name].to_pylist() for name in self._by]
+        keys = list(map(_key, zip(*columns, strict=True) if len(columns) > 1 else columns[0])) if columns else []
+        keys = keys or [None] * content.num_rows
         places: dict[Any, list[int]] = collections.defaultdict(list)
         for place in self._ordered(content):
             if len(places[keys[place]]) < EVIDENCE_LIMIT:
@@ -47,6 +50,10 @@ class Preview:
         return Groups(
             {key: Group(found[key], rows_of(content.take(pa.array(places[key], pa.int64())))) for key in found}
         )
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        return (self.by,) * bool(self.by) if isinstance(self.by, str) else self.by
 
     def _ordered(self, content: pa.Table) -> list[int]:
         """Return the places of the rows in this order; nothing if there is no order."""
@@ -69,6 +76,15 @@ class Groups(dict[Any, Group]):
     def __missing__(self, key: object) -> Group:
         return Group()
 
+    def within(self, value: object) -> "Groups":
+        """Return the groups with this first value of two, by the second one."""
+        return Groups({key[1]: group for key, group in self.items() if key[0] == value})
+
+    def first(self, order: tuple[str, ...]) -> list[Row]:
+        """Return the first rows of all groups, in the order of these columns."""
+        rows = [row for group in self.values() for row in group.first]
+        return sorted(rows, key=lambda row: [_rank(row[name]) for name in order])
+
     @property
     def found(self) -> int:
         """The number of rows in all groups."""
@@ -79,8 +95,8 @@ def join_groups(counts: Iterable[Row], first: Iterable[Row] = ()) -> Groups:
     """Return the groups of a preview from the rows of its queries."""
     rows: dict[Any, list[Row]] = collections.defaultdict(list)
     for row in sorted(first, key=lambda row: row.nth):
-        rows[row.key].append(row)
-    return Groups({row.key: Group(row.found, tuple(rows[row.key])) for row in counts})
+        rows[_key(row.key)].append(row)
+    return Groups({_key(row.key): Group(row.found, tuple(rows[_key(row.key)])) for row in counts})
 
 
 def rows_of(content: pa.Table) -> tuple[Row, ...]:
@@ -94,8 +110,14 @@ def _row(value: Any) -> Any:
     return [_row(one) for one in value] if isinstance(value, list) else value
 
 
+def _key(value: Any) -> Any:
+    """Return a value of a column, or of several, as the key of a group."""
+    return tuple(map(_key, value)) if isinstance(value, list | tuple) else value
+
+
 def _rank(value: Any) -> tuple[Any, ...]:
     """Return a value that orders as SQL does: null first, and structs by their fields."""
     if value is None:
         return (False,)
-    return True, tuple(map(_rank, value.values())) if isinstance(value, dict) else value
+    fields = value.values() if isinstance(value, dict) else value
+    return True, tuple(map(_rank, fields)) if isinstance(value, dict | tuple) else value

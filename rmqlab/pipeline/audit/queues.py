@@ -5,16 +5,20 @@ group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_b
 SLAVE, duplicates, duplicates.CAUSE.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import attrs
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit import offsetfiles, ownoffsets
+from rmqlab.pipeline.audit.parts import brokers_of, divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import OFFSET_LIMIT
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
-from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown
+from rmqlab.verdict.findings import Brokers, Evidence, Finding, failed_attempts, line_evidence, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -38,7 +42,12 @@ union all select 'write', '', k.name, f.began_at, f.ended_at, false
     from failed f join known k on f.topic = k.topic and f.broker = k.broker
 """
 
-_READS = """
+# A queue's name, `topic@broker:queue id`, is of any text: a dot must match line breaks, and `$` matches before one.
+_QUEUE_ID = r"try_cast(regexp_extract(name, r':([0-9]+)\z', 1) as int)"
+_QUEUE_BROKER = r"regexp_extract(name, r'(?s)@(.*):[0-9]+\z', 1)"
+_IS_QUEUE = rf"name rlike r'(?s)@.*:[0-9]+\z' and {_QUEUE_ID} is not null"
+
+_READS = f"""
 with noted as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name,
         coalesce(g.`group`, p.node) consumer,
@@ -56,12 +65,12 @@ with noted as (
     select consumer, name, is_success, case when is_success then at - held when held > 0 then
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
-    from noted where name rlike '@.*:[0-9]+$' and try_cast(regexp_extract(name, ':([0-9]+)$', 1) as int) is not null
+    from noted where {_IS_QUEUE}
 ), tries as (
     select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at,
         true is_success
     from deliveries where coalesce(reconsume_times, 0) = 0
-    union all select consumer, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
+    union all select consumer, {_QUEUE_BROKER}, name, began_at, ended_at, is_success from pulls
 )
 select 'read' operation, '' broker, tries.broker target, began_at, ended_at, is_success from tries
 union all select 'read', '', name, began_at, ended_at, is_success from tries
@@ -145,7 +154,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
 
 # ---- offsets that moved back -----------------------------------------------------------------------------
 
-_MOVES_TEMPLATE = """
+_MOVES_TEMPLATE = r"""
 with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
@@ -154,26 +163,26 @@ with reported as (
         'a commit' why
     from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
 ), synced as (
-    select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
+    select seq, at, node, regexp_extract(key, r'(?s)^[^@]*@(.*)\z', 1) `group`, substring_index(key, '@', 1) topic, broker,
         try_cast(queue as int) queue, get(pair, 0) before, get(pair, 1) after, 'metadata sync' why
     from (select seq, at, node, key, broker, queue, from_json(text, 'array<bigint>') pair
         from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
             explode(from_json(get_json_object(fields, '$.queues'), 'map<string,string>')) as (queue, text)
             from cluster_events h left join brokers_of_nodes b on h.node = b.node
             where kind = 'consumer_offsets_overwritten'))
-    where queue rlike '^[0-9]+$' and try_cast(queue as int) is not null and size(pair) = 2
+    where queue rlike r'^[0-9]+\z' and try_cast(queue as int) is not null and size(pair) = 2
         and get(pair, 0) between -{offset_limit} and {offset_limit}
         and get(pair, 1) between -{offset_limit} and {offset_limit}
 ), corrected as (
     select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
-        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, try_cast({queue_id} as int) queue,
+        {queue_broker} broker, {queue_id} queue,
         asked before, offered after, 'out of bounds' why
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
         from cluster_events h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
-    where offered < asked and name rlike '@.*:[0-9]+$' and try_cast({queue_id} as int) is not null
+    where offered < asked and {is_queue}
 ), recorded as (
     select * from corrected union all select * from synced union all {reported_alone}
 ), falling as (
@@ -202,15 +211,19 @@ _MOVES = _MOVES_TEMPLATE.format(
     reported_alone=_ALONE.format(these="reported", reports="corrected"),
     falling_alone=_ALONE.format(these="falling", reports="recorded"),
     offset_limit=OFFSET_LIMIT - 1,
-    queue_id="regexp_extract(name, ':([0-9]+)$', 1)",
+    queue_id=_QUEUE_ID,
+    queue_broker=_QUEUE_BROKER,
+    is_queue=_IS_QUEUE,
 )
 
 _MOVES_OF_GROUPS = """
-select `group`, count(m.seq) moves, max(before - after) worst
+select `group`, m.broker broker, count(m.seq) moves, max(before - after) worst
 from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
     left join offset_moves m using (`group`)
-group by `group`
+group by `group`, m.broker
 """
+_MOVED = Preview("offset_moves", "broker", ("seq", "topic", "broker", "queue", "before"))
+_REPEATS = Preview("repeats", ("cause", "broker"), ("seq",))
 
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
@@ -229,20 +242,29 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
-    groups = sorted(run.rows(_MOVES_OF_GROUPS), key=lambda row: row["group"])
-    (first,) = run.previews(Preview("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
-    if not groups:
+    of_groups = run.rows(_MOVES_OF_GROUPS)
+    (moved,) = run.previews(_MOVED)
+    if not of_groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
-    moves = sum(row.moves for row in groups)
-    lines = tuple(
-        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
-        for row in first[None].first
-    )
-    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=line_evidence(lines))
-    for row in groups:
-        yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
-        yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
+    total = Finding(metric="offset_rollbacks", unit=_TIMES, value=0)
+    yield divided(total, moved, _MOVED.order, _describe_move)
+    for group in sorted({row["group"] for row in of_groups}):
+        own = [row for row in of_groups if row["group"] == group]
+        moves = {brokers_of(row.broker): row.moves for row in own}
+        worst = {brokers_of(row.broker): row.worst or 0 for row in own}
+        yield _in_parts(f"offset_rollbacks {group}", _TIMES, sum(moves.values()), moves)
+        yield _in_parts(f"rolled_back {group}", MESSAGES, max(worst.values()), worst)
+
+
+def _describe_move(row: Row) -> Evidence:
+    queue = f"{row.topic}@{row.broker}:{row.queue}"
+    return Evidence(text=f"{row['group']}, {queue}: {row.why} at {row.node}, {row.before} to {row.after}")
+
+
+def _in_parts(metric: str, unit: str, value: int, parts: Mapping[Brokers, int]) -> Finding:
+    finding = Finding(metric=metric, unit=unit, value=value)
+    return attrs.evolve(finding, parts={key: attrs.evolve(finding, value=one) for key, one in parts.items()})
 
 
 # ---- duplicates ------------------------------------------------------------------------------------------
@@ -298,7 +320,7 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Yield the findings of `repeats`."""
-    delivered, repeats = run.previews(Preview("deliveries"), Preview("repeats", "cause", ("seq",)))
+    delivered, repeats = run.previews(Preview("deliveries"), _REPEATS)
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
@@ -306,10 +328,13 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
         return
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
     for cause in DUPLICATE_CAUSES:
-        lines = (
-            f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
-            f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
-            for row in repeats[cause].first
-        )
-        metric = f"duplicates.{cause}"
-        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=line_evidence(lines))
+        finding = Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=0)
+        yield divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
+
+
+def _describe_repeat(row: Row) -> Evidence:
+    text = (
+        f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+        f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
+    )
+    return Evidence(text=text)

@@ -110,6 +110,11 @@ class Run:
     def brokers(self) -> list[str]:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
+    @property
+    def unread_brokers(self) -> frozenset[str]:
+        """The broker names with a log that was not read, or that lacks files."""
+        return frozenset(self.members[node].broker for node in self.unread if node in self.members)
+
     def unread_of(self, broker: str) -> list[str]:
         """Return why messages of a broker name are uncertain; empty if they are not."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]

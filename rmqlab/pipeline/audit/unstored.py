@@ -4,17 +4,18 @@ An anti-join of deliveries and copies, if a fate suspects such a message; the ru
 cluster/checks/unstored.py.
 """
 
-import itertools
 from collections.abc import Iterator
 
 from pyspark.sql import Row
 
+from rmqlab.pipeline.audit.parts import divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 TABLE = "unstored"
+_PREVIEW = Preview(TABLE, "broker", ("at", "message_id"))
 SUSPECTED = "deliveries > 0 and not is_stored"
 """SQL condition of a row of `fates`, for all messages of the table; it also holds for some that expired."""
 _UNSTORED = """
@@ -42,24 +43,18 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         _write_table(run)
     else:
         run.write_empty(TABLE)
-    delivered, unstored = run.previews(Preview("deliveries"), Preview(TABLE, "broker", ("at", "message_id")))
+    delivered, unstored = run.previews(Preview("deliveries"), _PREVIEW)
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
     unread = [why for broker in sorted(unstored) for why in run.unread_of(broker)]
-    if unstored and (unread or not run.stores):
-        yield unknown(metric, unit, "; ".join(unread) or "no store was given")
-        return
-    first = sorted(itertools.chain.from_iterable(group.first for group in unstored.values()), key=_order)
-    evidence = tuple(
-        Evidence(
-            text=f"{one.message_id}: {one.node} received it from {one.queue} offset {one.offset}, and no store has it",
-            at_millis=one.at,
-            message_ids=(one.message_id,),
-        )
-        for one in first[:EVIDENCE_LIMIT]
-    )
-    yield Finding(metric=metric, unit=unit, value=unstored.found, evidence=evidence)
+    found = divided(Finding(metric=metric, unit=unit, value=0), unstored, _PREVIEW.order, _describe)
+    if unstored and not run.stores:
+        yield unknown(metric, unit, "no store was given")
+    elif unread:
+        yield found.without(run.unread_brokers) or unknown(metric, unit, "; ".join(unread))
+    else:
+        yield found
 
 
 def _write_table(run: Run) -> None:
@@ -69,5 +64,9 @@ def _write_table(run: Run) -> None:
     run.table(TABLE, _UNSTORED, is_rare=True)
 
 
-def _order(row: Row) -> tuple[int, str]:
-    return row.at, row.message_id
+def _describe(row: Row) -> Evidence:
+    return Evidence(
+        text=f"{row.message_id}: {row.node} received it from {row.queue} offset {row.offset}, and no store has it",
+        at_millis=row.at,
+        message_ids=(row.message_id,),
+    )

@@ -26,6 +26,9 @@ from rmqlab.pipeline.tables.audittable import AuditTable, Column
 _PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
 _LOG_PLACE = "struct<node:string,at:bigint>"
 _RETRY = "struct<topic:string,broker:string,queue:int,offset:bigint,times:int>"
+_BROKERS_OF_SEND = Column(
+    "brokers", "array<string>", "broker names of these records and of the acknowledgement; empty without one"
+)
 _QUEUE = (TOPIC, BROKER, QUEUE)
 _OBSERVED = (SEQ, AT, OBSERVER, GROUP, *_QUEUE)
 _ATTEMPT = (
@@ -172,6 +175,7 @@ TABLES = (
             MESSAGE,
             Column("stored_at", "bigint", "earliest store time of such a record, ms"),
             Column("places", "array<string>", "such records: node, commit log offset, address and time, in words"),
+            _BROKERS_OF_SEND,
         ),
     ),
     AuditTable(
@@ -182,6 +186,7 @@ TABLES = (
             MESSAGE,
             Column("stored_at", "bigint", "earliest store time of such a record, ms"),
             Column("places", "array<string>", "such records: node, commit log offset and contradictions, in words"),
+            _BROKERS_OF_SEND,
         ),
     ),
     AuditTable(
@@ -192,6 +197,7 @@ TABLES = (
             MESSAGE,
             Column("stored_at", "bigint", "earliest such store time, ms"),
             Column("places", "array<string>", "such records: node, commit log offset and time, in words"),
+            Column("brokers", "array<string>", "broker names of these records"),
         ),
     ),
     AuditTable(
@@ -207,6 +213,7 @@ TABLES = (
             Column("ended_at", "bigint", "end of its send, ms"),
             Column("ahead", "struct<began_at:bigint,message_id:string,offset:bigint>", "the message before it"),
             NODE,
+            Column("brokers", "array<string>", "broker names of all inversions of the message"),
         ),
     ),
     AuditTable(

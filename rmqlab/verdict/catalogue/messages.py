@@ -79,7 +79,8 @@ LOSS: Final = (
         definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
         " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
         blind_to="a message that its slave never had, if the slave removed other records later",
-        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER or not recorded",
+        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER; the role is not recorded, and a"
+        " slave lacks messages",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
@@ -237,8 +238,8 @@ CONTENT_DISAGREEMENT: Final = Metric(
     " message a broker stored again: 4.9.8 gives it flag 0.",
     blind_to="other properties (such as the delay level), the time and address of the producer, and messages of clients"
     " that record no checksum",
-    unknown_when="no send in the journal has a checksum, or no store was given; with a store missing it is at least the"
-    " value",
+    unknown_when="no send in the journal has a checksum, or no store was given; with a store missing, or a send without"
+    " a checksum, it is at least the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
 )
@@ -271,8 +272,9 @@ DELIVERED_EARLY: Final = Metric(
     " its level, to the millisecond.",
     blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
     " first one, and messages that a consumer sent back",
-    unknown_when="nothing was sent, no store was given, a fault set clocks, a clock went back, or brokers had different"
-    " delay levels; with a store missing it is at least the value",
+    unknown_when="nothing was sent, no store was given, or brokers had different delay levels; messages of a broker name"
+    " are not compared if the clock of a master of it went back, or a fault set it; with a store missing it is at least"
+    " the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
     excused_by=DISTURBANCES | PRODUCER_JOURNALS,

@@ -118,6 +118,7 @@ ROLLBACKS: Final = (
         text="largest step back of an offset of this group",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
+        is_largest=True,
         excused_by=REQUESTS,
     ),
     Metric(
@@ -130,8 +131,8 @@ ROLLBACKS: Final = (
         " Slaves without this setting are not measured.",
         blind_to="groups and topics that a request reset or deleted, offsets that a later commit to another broker of"
         " the name moved back, and commits of clients that keep no journal",
-        unknown_when="the config.toml of the slave cannot be read, or single brokers had, or got while the cluster ran,"
-        " another profile or this setting",
+        unknown_when="the config.toml of the slave cannot be read, single brokers had, or got while the cluster ran,"
+        " another profile or this setting, or the journal of a consumer does not name the receiver of a commit",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
         excused_by=REQUESTS,

@@ -56,6 +56,15 @@ def test_a_record_with_another_content_violates(nodes: tuple[str, ...]) -> None:
     assert METRIC in judgement.decision.violating
 
 
+def test_a_send_without_a_checksum_may_have_had_another_content() -> None:
+    run = sent_run()
+    run.send(3)
+    assert run.judge()[METRIC].missing == "1 send of the journal has no checksum"
+    alter(run, "broker-a", CRC + 1, 1)
+    found = run.judge()[METRIC]
+    assert (found.value, found.is_at_least, found.message_ids) == (1, True, ("ID000002",))
+
+
 def test_without_checksums_nothing_is_known_and_the_verdict_stays() -> None:
     judgement = sent_run(crc=None).judge()
     assert judgement[METRIC].value is None

@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.duetimes import judge as judge_early
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journal import JournalEntry
-from rmqlab.verdict.duetimes import why_unknown
+from rmqlab.verdict.duetimes import at_right_clocks, wrong_clocks
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions
 from tests.cluster.plant.smallrun import made_up_run, write_run
@@ -60,7 +61,7 @@ def test_after_a_removal_nothing_is_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "why"),
     [
-        ("fault_applied", {"id": "f1", "fault": "clock", "target": "broker-a"}, "a fault set clocks"),
+        ("fault_applied", {"id": "f1", "fault": "clock", "target": "broker-a"}, "a fault set the clock of broker-a"),
         ("settings_changed", {"changes": {"messageDelayLevel": "1s"}}, "brokers had different delay levels"),
     ],
 )
@@ -75,10 +76,40 @@ def test_it_is_unknown_if_due_times_may_have_changed(
     assert found.missing.startswith(why)
 
 
-@pytest.mark.parametrize(("millis", "why"), [(900, ""), (5000, "the clock of broker-a went back")])
-def test_it_is_unknown_if_a_journal_shows_that_a_clock_went_back(millis: int, why: str) -> None:
-    found = why_unknown(Conditions(went_back={"broker-a": millis}), has_sends=True, has_stores=True)
-    assert found.partition(",")[0] == why
+@pytest.mark.parametrize(
+    ("node", "millis", "is_known"),
+    [
+        ("broker-a", 900, True),
+        ("broker-a", 5000, False),
+        ("broker-a-s", 5000, True),
+        ("produce-1", 5000, True),
+        ("consume-1", 5000, True),
+        ("namesrv-1", 5000, True),
+    ],
+)
+def test_only_the_clock_of_a_master_matters(node: str, millis: int, *, is_known: bool) -> None:
+    run = with_delay(made_up_run(), 100)
+    (found,) = judge_early(run.history(), run.stores(), Conditions(went_back={node: millis}))
+    wrong = wrong_clocks(Conditions(went_back={node: millis}), (), run.history().roles)
+    assert wrong == ({} if is_known else {"broker-a": "the clock of broker-a went back, perhaps while messages waited"})
+    assert found.is_known is is_known
+
+
+def test_a_slave_that_was_promoted_delivers_by_its_own_clock() -> None:
+    run = MadeUpRun()
+    run.end("broker-a-s")
+    run.ready("broker-a-s", broker_id=0)
+    assert wrong_clocks(Conditions(went_back={"broker-a-s": 5000}), (), run.history().roles).keys() == {"broker-a"}
+
+
+def test_the_clock_of_another_group_does_not_matter() -> None:
+    early = Finding(metric=METRIC, unit="messages", value=3)
+    parts = {frozenset({name}): attrs.evolve(early, value=nth) for nth, name in ((1, "broker-a"), (2, "broker-b"))}
+    early, wrong = attrs.evolve(early, parts=parts), {"broker-a": "it went back"}
+    known = at_right_clocks(early, wrong, ["broker-a", "broker-b"])
+    assert (known.value, known.is_at_least) == (2, True)
+    assert at_right_clocks(early, wrong, ["broker-b"]) == early, "broker-a delays nothing"
+    assert at_right_clocks(attrs.evolve(early, value=0, parts={}), wrong, ["broker-a"]).missing == "it went back"
 
 
 def test_a_run_without_delayed_messages_has_none() -> None:

@@ -33,3 +33,14 @@ def test_a_node_that_never_was_ready_is_called_after_itself() -> None:
     assert broker_of("broker-a-s", history) == "broker-a"
     assert broker_of("broker-x", history) == "broker-x"
     assert broker_of("namesrv-1", history) == "namesrv-1"
+
+
+def test_the_first_entries_of_a_message_are_those_by_time() -> None:
+    run = MadeUpRun()
+    run.fail(1)
+    run.fail(1)
+    run.send(1)
+    for _ in range(20):
+        run.deliver(1, 0)
+    kinds = [entry.kind for entry in run.history().about("ID000001")]
+    assert kinds == ["attempt_failed", "attempt_failed", "sent", *["delivered"] * 9]

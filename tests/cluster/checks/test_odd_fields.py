@@ -1,5 +1,6 @@
 """Odd values in journals: a judge says what is no entry, and raises no error."""
 
+import json
 from pathlib import Path
 
 import attrs
@@ -10,6 +11,7 @@ from rmqlab.runtime.journals.journal import SUFFIX, JournalEntry, read_journal
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.checks.oddfields import MISSING, VALUES, add_entries, odd_entries, replaced, write_entries
+from tests.cluster.checks.oddnames import NAMES, named_entries
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
 
@@ -28,6 +30,17 @@ def test_a_run_that_is_written_again_holds(run: Path) -> None:
 def test_any_value_in_any_field_is_judged(run: Path, value: object) -> None:
     add_entries(run, odd_entries(value))
     assert judge_directory(run).verdict is not Verdict.HOLDS
+
+
+def test_any_name_is_judged(run: Path) -> None:
+    add_entries(run, named_entries())
+    judged = judge_directory(run)
+    assert judged.verdict is not Verdict.HOLDS
+    json.dumps(judged.summary())
+    groups = {metric.partition(" ")[2] for metric in judged.by_metric if metric.startswith("order.delivered ")}
+    assert groups >= {*NAMES} - {""}
+    assert "" not in groups, "a consumer without a group is its own group"
+    assert "consume-1" in groups
 
 
 PLACES = [("sent", name) for name in ("broker", "queue", "offset")]

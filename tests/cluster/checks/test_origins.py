@@ -83,3 +83,16 @@ def test_with_a_clock_fault_it_is_unknown(run: MadeUpRun) -> None:
     fault = {"id": 1, "fault": "clock", "kind": "step", "target": "broker-a"}
     run.entries.append(JournalEntry(run.now, "", "fault_applied", fault))
     assert judged(run).value is None
+
+
+def test_records_are_listed_by_time_then_node_then_place(run: MadeUpRun) -> None:
+    run.send(1)
+    for at, node in ((30, "broker-a-s"), (20, "broker-a"), (20, "broker-a-s"), (10, "broker-a-s")):
+        log = run.logs[node]
+        again = attrs.evolve(log[-1], stored_at=log[0].stored_at + at, log_offset=log[-1].log_offset + 200)
+        log.append(again)
+    store_again(run, born_at=5)
+    (piece,) = judged(run).evidence
+    places = [place.partition(" has ")[0] for place in piece.text.split(": ")[-1].split(", ")]
+    listed = [("broker-a", 0), ("broker-a-s", 0), ("broker-a-s", 600), ("broker-a", 200), ("broker-a-s", 400)]
+    assert places == [f"{node} at commit log offset {at}" for node, at in [*listed, ("broker-a-s", 200)]]

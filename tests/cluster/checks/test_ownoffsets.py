@@ -42,6 +42,19 @@ def test_a_commit_to_the_slave_that_its_sync_replaces_violates_the_hardened_prof
     assert judged.decision.violating == (METRIC,)
 
 
+def test_a_commit_whose_receiver_is_not_recorded_may_have_been_to_the_slave() -> None:
+    run = hardened()
+    run.commit(20)
+    overwrite(run)
+    judged = run.judge()
+    assert judged[METRIC].value is None
+    assert judged[METRIC].missing.startswith("the journal does not name the broker that received the last commit")
+    assert judged.verdict is Verdict.UNKNOWN
+    run.commit(20, broker_id=1)
+    overwrite(run)
+    assert (run.judge()[METRIC].value, run.judge()[METRIC].is_at_least) == (1, True)
+
+
 @pytest.mark.parametrize(("profile", "settings"), [("4.9", {}), ("hardened", {"keep_newer_consumer_offsets": False})])
 def test_a_slave_without_the_switch_is_not_measured(profile: str, settings: dict[str, bool]) -> None:
     run = hardened(profile, **settings)

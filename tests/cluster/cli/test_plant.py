@@ -48,6 +48,9 @@ def test_invalid_plants_are_reported_in_one_line(run: Path, tmp_path: Path) -> N
         ((run, "zeroed-one", "--at", "namesrv-1"), 1, "namesrv-1 is no place for it"),
         ((run, "zeroed-one", "--out", tmp_path), 2, f"{tmp_path} exists already; --out DIRECTORY"),
         ((tmp_path / "none", "zeroed-one"), 2, "there is no directory"),
+        ((tmp_path / "none",), 2, "there is no directory"),
+        (("no-such-run",), 2, "no cluster and no scenario that was run is called no-such-run"),
+        ((run, "--at", "broker-a"), 2, f"--at needs a KIND; rmqlab plant {run} lists the kinds"),
     ):
         done = plant(*arguments)
         assert (done.exit_code, done.stdout) == (status, ""), done.output
