@@ -17,7 +17,7 @@ from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.files.sparse import zero_from
 from rmqlab.store.queue.heldentries import FAILURES, HeldEntries, concerns_one_queue
-from rmqlab.store.queue.queueend import OFFSET_AND_SIZE, find_end, offset_at
+from rmqlab.store.queue.queueend import OFFSET_AND_SIZE, find_end, offset_at, unchecked_files
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ LAST_POSITION: Final = 2**62
 """Maximum position of an entry, in bytes. Only hostile or damaged records have positions beyond it."""
 NOT_PENDING: Final = -(2**64)
 """Value of `pending_offset` without pending entries."""
-_RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
 
 
@@ -239,20 +238,21 @@ class ConsumeQueue:
 
     # ---- recovery and cleaning ----
 
-    def recover(self, *, crashed: bool = True) -> None:
-        """Set the end to the first invalid entry of the last three files.
+    def recover(self, before_loss: Callable[[], object], *, complete_to: int | None) -> None:
+        """Set the end to the first invalid entry (section 3.5, step 2). OSError.
 
-        Section 3.5, step 2. After a clean stop the entries of a file have no gap, and bisection finds their end. A
-        crash of the machine may lose any pages: then all entries are checked, and those after the first gap are erased.
+        After a clean stop (`complete_to` is None) a file's entries have no gap. A crash of the machine may lose any
+        pages: those after the first gap are erased. `before_loss` is called before damaged entries are dropped.
         """
-        files = self.files.files
-        end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
-        after = -1
-        for file in files[-_RECOVERED_FILES:]:
-            file.wrote, is_damaged = find_end(file, after, crashed=crashed)
+        checked, crashed, after = unchecked_files(self.files.files, complete_to), complete_to is not None, -1
+        end = checked[0].first_offset if checked else 0
+        for file in checked:
+            file.wrote, is_damaged = find_end(file, after, complete_to)
             end = file.end_offset
             if not file.is_full:
-                self.is_damaged = is_damaged or (file is not files[-1] and not crashed)
+                if is_damaged or (file is not checked[-1] and not crashed):
+                    self.is_damaged = True
+                    before_loss()
                 if crashed or self.is_damaged:
                     zero_from(file.path, file.wrote, file.disk)
                 break

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.names import topic_fault
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
@@ -89,18 +90,19 @@ class Queues:
         """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
 
-    def dispatch_from(self, log: CommitLog, log_end: int) -> int:
+    def dispatch_from(self, log: CommitLog, log_end: int, claim: CompletenessClaim) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
         This is the end of the last record in any queue, or the last record in a damaged queue, which may have lost all
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
-        offsets.
+        offsets. OSError if the claim cannot be withdrawn.
         """
         last, whole, starts = self.max_physical, 0, []
         for queue in self:
             if not queue.is_damaged and (queue.max_physical != last or not is_end_torn(queue, log)):
                 whole = max(whole, queue.max_physical)
                 continue
+            claim.withdraw()
             known = drop_torn_end(queue, log) if queue.max_offset else log.min_offset
             if known is None:
                 continue
@@ -129,13 +131,15 @@ class Queues:
                 found = entry
         return found
 
-    def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
-        """Find the end of each queue; see `ConsumeQueue.recover`.
+    def recover(
+        self, claim: CompletenessClaim, *, complete_to: int | None, on_recovered: Callable[[], object] = lambda: None
+    ) -> None:
+        """Find the end of each queue; see `ConsumeQueue.recover`. OSError.
 
         `on_recovered` is called after each.
         """
         for queue in self:
-            queue.recover(crashed=crashed)
+            queue.recover(claim.withdraw, complete_to=complete_to)
             on_recovered()
 
     def trim_to_log(self, log_end: int) -> None:
