@@ -1,5 +1,6 @@
-"""A start of a member that makes a queue again loses power before the flush."""
+"""A member after a kill or a power loss."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def opened(root: Path, disk: Disk | None = None) -> Member:
 
 @pytest.mark.parametrize("keeps_names", [False, True])
 @pytest.mark.parametrize("forgets", [forgets_all, forgets_even, forgets_odd])
-def test_the_next_start_makes_it_again(tmp_path: Path, forgets: Forgets, *, keeps_names: bool) -> None:
+def test_a_start_that_makes_a_queue_again_may_lose_power_before_the_flush(
+    tmp_path: Path, forgets: Forgets, *, keeps_names: bool
+) -> None:
     member = opened(tmp_path)
     member.lead()
     for number in range(COUNT):
@@ -42,3 +45,32 @@ def test_the_next_start_makes_it_again(tmp_path: Path, forgets: Forgets, *, keep
         assert decode_message(record).body == b"%d" % number
     assert store.max_queue_offset("orders", 0) == COUNT // 2
     store.close()
+
+
+@pytest.mark.parametrize("body", [b"junk", bytes(4), bytes(300), bytes(9000), b"wrong checksum", b"lost"])
+def test_entries_that_are_no_message_stop_no_flush_after_a_kill(tmp_path: Path, body: bytes) -> None:
+    """The flush after a kill reads what may not be on disk.
+
+    A member that only claims to lead may send any bytes; those that the disk lost are zero sectors of a record.
+    """
+    member = opened(tmp_path)
+    member.lead()
+    first = member.put(b"first" * 500)
+    record = bytearray(member.store.message_at(first.physical_offset) or b"")
+    if body == b"wrong checksum":
+        record[8] ^= 1
+    record[1024:2048] = bytes(1024) if body == b"lost" else record[1024:2048]
+    is_record = body in (b"lost", b"wrong checksum")
+    member.log.entries.append(member.log.entries.end_term, bytes(record) if is_record else body)
+    member.put(b"second")
+    member.kill()
+    again = opened(tmp_path)
+    again.lead()
+    again.put(b"third")
+    job = again.store.flush_job()
+    assert job is not None
+    with contextlib.suppress(OSError):
+        job.run()
+        again.store.flushed(job)
+    assert (again.store.flushed_offset == again.log.max_offset) is (body != b"lost")
+    again.store.close()
