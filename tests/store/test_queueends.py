@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.store.files.disk import Disk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.queue.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.store.queue.queueends import ENDS_FILE
@@ -16,8 +17,8 @@ COUNT = 70  # of each queue: two files
 Entries = dict[tuple[str, int], list[tuple[int, int, int]]]
 
 
-def opened(root: Path) -> MessageStore:
-    return MessageStore.open(small_config(root), now_millis=ManualClock(step=1))
+def opened(root: Path, disk: Disk | None = None) -> MessageStore:
+    return MessageStore.open(small_config(root), now_millis=ManualClock(step=1), disk=disk)
 
 
 def entered(store: MessageStore) -> Entries:

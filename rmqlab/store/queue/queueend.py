@@ -1,12 +1,13 @@
 """The end of the entries in a queue file (sections 3.1 and 3.5)."""
 
 import contextlib
+import functools
 import operator
 import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
@@ -67,6 +68,11 @@ def offset_at(entries: memoryview, i: int) -> int:
     """Return the commit log offset of an entry."""
     offset: int = OFFSET_AND_SIZE.unpack_from(entries, i * QUEUE_ENTRY_SIZE)[0]
     return offset
+
+
+def offset_of_each(entries: memoryview) -> Callable[[int], int]:
+    """Return the commit log offset of entry i, for bisecting."""
+    return functools.partial(offset_at, entries)
 
 
 def _is_entry(entries: memoryview, i: int) -> bool:

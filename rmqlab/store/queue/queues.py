@@ -45,6 +45,8 @@ class Queues:
     disk: Disk
     open_files: OpenFiles = attrs.field(factory=OpenFiles)
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    is_recovering: bool = attrs.field(default=True, init=False)
+    """True until the log has been dispatched at a start."""
     stuck: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
     """Queues with entries that could not be written yet; see `write_held`."""
 
@@ -80,6 +82,7 @@ class Queues:
                 self.open_files,
             )
             queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files, self.stuck)
+            queue.is_rebuilt = self.is_recovering
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -111,6 +114,7 @@ class Queues:
                 "%s: entries from %d on are damaged or missing: they are %s",
                 queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
             )  # fmt: skip
+            queue.is_rebuilt = is_rebuilt
             if is_rebuilt:
                 starts.append(known)
             else:
@@ -140,6 +144,7 @@ class Queues:
         """
         for queue in self:
             queue.recover(claim.withdraw, complete_to=complete_to)
+            queue.is_rebuilt = queue.max_offset == 0
             on_recovered()
 
     def trim_to_log(self, log_end: int) -> None:
@@ -152,8 +157,9 @@ class Queues:
 
     def recover_counters(self) -> None:
         """Set each queue's next offset to that after its last entry (section 2.6)."""
+        self.is_recovering = False
         for queue in self:
-            queue.next_offset = queue.end_offset
+            queue.next_offset, queue.is_rebuilt = queue.end_offset, False
 
     def write_held(self) -> int | None:
         """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.
