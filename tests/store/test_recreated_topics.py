@@ -1,4 +1,7 @@
-"""Queues of topics that were deleted and created again, made again from a log with the messages of both."""
+"""Queues of topics that were deleted and created again.
+
+A start makes them again from a log that has the messages of both.
+"""
 
 import shutil
 from pathlib import Path
@@ -14,7 +17,7 @@ from tests.store.test_queueends import COUNT, entered, opened, zero_tail
 @pytest.mark.parametrize("former", [COUNT // 2, COUNT, 3 * COUNT])
 @pytest.mark.parametrize("loses", ["", "all", "tail"])
 def test_files_of_a_deleted_topic_bring_back_none_of_its_messages(quick_path: Path, former: int, loses: str) -> None:
-    """They are put in the place of those of the topic that was created again; or these are lost, too."""
+    """They are put in the place of newer ones, or these are lost."""
     root = quick_path / "store"
     store, queue = opened(root), root / "consumequeue" / "orders" / "0"
     for _ in range(former):
@@ -41,7 +44,7 @@ def test_files_of_a_deleted_topic_bring_back_none_of_its_messages(quick_path: Pa
 @pytest.mark.parametrize("keeps_names", [False, True])
 @pytest.mark.parametrize("former", [COUNT // 2, 3 * COUNT])
 def test_a_power_loss_after_a_topic_was_created_again(quick_path: Path, former: int, *, keeps_names: bool) -> None:
-    """4.9.8 enters the messages of the deleted topic, and then skips those of the new one."""
+    """4.9.8 enters the messages of the deleted topic, and no others."""
     disk = ForgetfulDisk(root=quick_path)
     store = opened(quick_path, disk)
     for _ in range(former):
