@@ -39,6 +39,8 @@ _LONG: Final = struct.Struct(">q")
 _SIZE_AT: Final = 4
 """Position of the size in an entry."""
 _SIZE: Final = struct.Struct(">i")
+_SECTOR: Final = 512
+"""Bytes that a disk writes as a whole, or not at all."""
 
 
 @attrs.define
@@ -260,17 +262,36 @@ def _has_whole_record(view: memoryview, at: int, header: EntryHeader) -> bool:
 
 
 def _is_no_message(view: memoryview, at: int, header: EntryHeader) -> bool:
-    """Return True for a body that never was a record.
+    """Return True for a body that was written as it is, though it is no whole record.
 
-    It has no record's head, and the next entry follows it. Zeros and a wrong checksum are what is left of records whose
-    pages a disk lost.
+    The next entry follows it, and no sector of the record may be lost. A disk that lost a sector reads zeros there.
     """
     end = at + header.size
-    if record_size(view, at + BODY_OFFSET, check_crc=False) == header.body_size or end + BODY_OFFSET > len(view):
+    if end + BODY_OFFSET > len(view):
         return False
-    body, following = view[at + BODY_OFFSET : end], _header(view, end)
-    is_followed = following.is_valid_at(header.pos + header.size) and following.number == header.number + 1
-    return is_followed and (not body or any(body))
+    following = _header(view, end)
+    if not following.is_valid_at(header.pos + header.size) or following.number != header.number + 1:
+        return False
+    return not _has_head(view, at, header) or not _may_lack_sector(view, at + BODY_OFFSET, end)
+
+
+def _has_head(view: memoryview, at: int, header: EntryHeader) -> bool:
+    """Return False if a body does not begin as a record.
+
+    Else, or if the disk may have lost its begin, which is in another sector than the entry's header, return True.
+    """
+    begin = at + BODY_OFFSET
+    if header.body_size < PLAIN_BLANK.size:
+        return False
+    if (begin - 1) // _SECTOR != (begin + PLAIN_BLANK.size - 1) // _SECTOR:
+        return True
+    return PLAIN_BLANK.unpack_from(view, begin) == (header.body_size, MESSAGE_MAGIC)
+
+
+def _may_lack_sector(view: memoryview, begin: int, end: int) -> bool:
+    """Return True if a sector within these bytes is zero."""
+    first, last = -(-begin // _SECTOR) * _SECTOR, end // _SECTOR * _SECTOR
+    return any(not any(view[at : at + _SECTOR]) for at in range(first, last, _SECTOR))
 
 
 def _is_blank(view: memoryview, at: int) -> bool:

@@ -14,6 +14,7 @@ from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, load_ballot, save_ballot
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.log.commitlog import CommitLog
@@ -21,6 +22,7 @@ from rmqlab.store.log.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.logkind import LogKind
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import Queues
+from rmqlab.store.queue.tornend import mark_wrong_ends
 from rmqlab.store.restart import Restart, restart
 
 
@@ -55,7 +57,7 @@ def _open_server(
 def recover(
     log: CommitLog,
     queues: Queues,
-    checkpoint: Checkpoint,
+    claim: CompletenessClaim,
     config: StoreConfig,
     on_progress: Callable[[int], object],
     *,
@@ -74,15 +76,19 @@ def recover(
     assert isinstance(log, EntryLog)
     if log.is_mixed and not log.files.files:
         found = restart(
-            CommitLog(log.plain), queues, checkpoint, config, on_progress,
+            CommitLog(log.plain), queues, claim, config, on_progress,
             crashed=False, indexed=indexed, on_recovered=on_recovered,
         )  # fmt: skip
         if log.is_mixed:
             log.continue_plain()
         return found
-    queues.recover(crashed=crashed, on_recovered=on_recovered)
-    missing = None if crashed else MissingEntries.find(config.store_path_root_dir, queues)
+    complete_to = _surely_dispatched(log, claim.read, config) if crashed else None
+    queues.recover(claim, complete_to=complete_to, on_recovered=on_recovered)
+    is_stopped = not crashed or claim.was_withdrawn
+    missing = MissingEntries.find(config.store_path_root_dir, queues) if is_stopped else None
     if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began again: see `LogFollower`
+        if queues.max_physical > 0:
+            claim.withdraw()
         queues.delete_all()
         return Restart()
     end = log.max_offset
@@ -90,16 +96,20 @@ def recover(
         queues.trim_to_log(end)
     on_progress(end)
     if missing is not None:
-        missing.mark(queues, log, end)
-    start = queues.dispatch_from(log, end)
-    if crashed:
-        start = min(start, _surely_dispatched(log, checkpoint, config))
+        missing.mark(queues, log, end, claim)
+    if crashed and claim.was_withdrawn:
+        mark_wrong_ends(queues, log)
+    start = queues.dispatch_from(log, end, claim)
+    if complete_to is not None:
+        start = min(start, complete_to)
     last = queues.record_before(end)
     return Restart(start, min(start, indexed), max(0, log.stored_at(last[0])) if last is not None else 0)
 
 
 def _surely_dispatched(log: EntryLog, checkpoint: Checkpoint, config: StoreConfig) -> int:
     files = log.all_files
+    if not files:
+        return 0
     safe = checkpoint.safe_timestamp
     if config.message_index_enable and config.message_index_safe:
         safe = min(safe, checkpoint.index_msg_timestamp)

@@ -274,7 +274,8 @@ class Flusher:
     def done(self, job: FlushJob) -> None:
         """Apply a job that succeeded. A job made before the log was truncated is ignored."""
         if job.epoch != self._epoch:
-            self.saved = None  # it may have written a checkpoint of the log before the truncation
+            if job.checkpoint is not None:  # it is of the log before the truncation
+                self.save_checkpoint()
             return
         if job.log_stored_at is not None:
             self.marks.log = max(self.marks.log, job.target)
@@ -291,6 +292,15 @@ class Flusher:
             if self.index is not None:
                 del self.index.full[: job.full_indexes]
         self.marks.write()
+
+    def save_checkpoint(self) -> None:
+        """Write the checkpoint as it is now.
+
+        If the disk refuses, the next flush of all queues does it.
+        """
+        self.saved = None
+        with contextlib.suppress(OSError):
+            self.checkpoint.write()
 
     def cut(self, log_end: int) -> None:
         """Lower the marks to the end of a truncated log."""

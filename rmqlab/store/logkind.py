@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import attrs
 
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk, StoreError
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.log.commitlog import CommitLog
@@ -25,7 +25,7 @@ class Recover(Protocol):
         self,
         log: CommitLog,
         queues: Queues,
-        checkpoint: Checkpoint,
+        claim: CompletenessClaim,
         config: StoreConfig,
         on_progress: Callable[[int], object],
         *,

@@ -18,6 +18,7 @@ from rmqlab.store.cleaner import Cleaner
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
@@ -115,26 +116,25 @@ class MessageStore:
 
     def _recover(self, recover: Recover, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
         """Load the files, truncate torn records, dispatch missing ones (section 3.5)."""
-        crashed = self._abort.exists
-        log, queues, checkpoint = self.log, self.queues, self.checkpoint
+        crashed, log, queues = self._abort.exists, self.log, self.queues
+        claim, indexed = CompletenessClaim(self.checkpoint, self._abort), 0
         log.load()
         queues.load(on_queue)
-        indexed = 0
         if self.index is not None:
-            indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
+            indexed = self.index.load(claim, crashed=crashed)
         found = recover(
-            log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
+            log, queues, claim, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
         )
         index_from = found.index_from
         if self.index is not None:
-            self.index.cut(log.max_offset)
-            index_from = min(index_from, self.index.end_physical) if self.index.is_any_lost else index_from
+            index_from = self.index.cut_to_log(log.max_offset, index_from)
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
         marks = self.flusher.marks
         if not crashed:
             marks.log, marks.queues = log.max_offset, found.queues_from
+        marks.queues = min(marks.queues, found.queues_from)
         self.flusher.cut(log.max_offset)
         if crashed and marks.is_known:
             self.flusher.suspect(log.max_offset)

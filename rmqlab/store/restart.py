@@ -12,11 +12,12 @@ import attrs
 
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
-from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.log import recovery
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import EnteredOffsets, Queues
+from rmqlab.store.queue.tornend import mark_wrong_ends
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Restart:
 def restart(
     log: CommitLog,
     queues: Queues,
-    checkpoint: Checkpoint,
+    claim: CompletenessClaim,
     config: StoreConfig,
     on_progress: Callable[[int], object],
     *,
@@ -48,25 +49,29 @@ def restart(
 
     `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
     """
-    queues.recover(crashed=crashed, on_recovered=on_recovered)
-    missing_entries = None if crashed else MissingEntries.find(config.store_path_root_dir, queues)
     files = log.files.files
+    views, offsets = [file.view for file in files], [file.first_offset for file in files]
+    start = recovery.first_file_after_clean_stop(len(files))
+    if crashed:
+        safe = claim.read.safe_timestamp
+        if config.message_index_enable and config.message_index_safe:
+            safe = min(safe, claim.read.index_msg_timestamp)
+        start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
+    queues.recover(claim, complete_to=offsets[start] if crashed and files else None, on_recovered=on_recovered)
+    is_stopped = not crashed or claim.was_withdrawn  # the last clean stop was followed by no flush of the queues
+    missing_entries = MissingEntries.find(config.store_path_root_dir, queues) if is_stopped else None
     known = queues.max_physical
     if not files:
         if known > 0:
             logger.warning("%s has no files: the consume queues are deleted", log.files.directory)
+            claim.withdraw()
         queues.delete_all()
         return Restart()
-    views, offsets = [file.view for file in files], [file.first_offset for file in files]
-    start = recovery.first_file_after_clean_stop(len(files))
-    if crashed:
-        safe = checkpoint.safe_timestamp
-        if config.message_index_enable and config.message_index_safe:
-            safe = min(safe, checkpoint.index_msg_timestamp)
-        start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
     walk = recovery.LogWalk(views, offsets, start, config.check_crc_on_recover)
     missing = _walk_to_end(walk, queues if crashed else None, on_progress)
     del views
+    if known > walk.end:
+        claim.lower(max(0, log.stored_at(walk.last_record)))
     log.files.trim(walk.end)
     if known >= walk.end:
         queues.trim_to_log(walk.end)
@@ -76,17 +81,26 @@ def restart(
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if missing_entries is not None:
-        missing_entries.mark(queues, log, walk.end)
+        missing_entries.mark(queues, log, walk.end, claim)
+    if not crashed:
         index_from = queues.max_physical
-        return Restart(queues.dispatch_from(log, walk.end), index_from)
+        queues_from = queues.dispatch_from(log, walk.end, claim)
+        return Restart(queues_from, index_from, _last_stored_at(log, queues) if claim.is_withdrawn else 0)
+    if claim.was_withdrawn:
+        mark_wrong_ends(queues, log)
     queues_from = walk.end if missing is None else missing
-    if any(queue.is_damaged for queue in queues):  # its entries are out of order: a file has those of a later one
-        queues_from = min(queues_from, queues.dispatch_from(log, walk.end))
+    if any(queue.is_damaged for queue in queues):  # else the comparison with the log has found all
+        queues_from = min(queues_from, queues.dispatch_from(log, walk.end, claim))
     return Restart(
         queues_from,
         min(max(indexed, _index_start(log, queues)), offsets[start]),
         max(0, log.stored_at(walk.last_record)),
     )
+
+
+def _last_stored_at(log: CommitLog, queues: Queues) -> int:
+    last = queues.record_before(log.max_offset)
+    return max(0, log.stored_at(last[0])) if last is not None else 0
 
 
 def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Callable[[int], object]) -> int | None:

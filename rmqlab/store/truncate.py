@@ -27,6 +27,7 @@ def truncate(store: MessageStore, log_end: int) -> None:
 def forget_from(store: MessageStore, log_end: int) -> None:
     """Drop queue and index entries from `log_end` on. OSError as `truncate`."""
     last = store.queues.record_before(log_end)
+    _lower_checkpoint(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
     store.putter.recent.clear()
     store.dispatcher.cut(log_end)
     try:
@@ -36,16 +37,17 @@ def forget_from(store: MessageStore, log_end: int) -> None:
     store.queues.recover_counters()
     if store.index is not None:
         store.index.cut(log_end)
-    _lower_checkpoint(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
 
 
 def _lower_checkpoint(store: MessageStore, stored_at: int) -> None:
     """Lower the times known to be on disk to that of the last message left.
 
-    `stored_at` is its store time, in ms.
+    `stored_at` is its store time, in ms. The file is written at once: the log may grow by
+    messages with earlier times than it had, and after a power loss, a start would not look for their entries.
     """
     store.dispatcher.last_stored_at = min(store.dispatcher.last_stored_at, stored_at)
     store.checkpoint.lower(stored_at)
+    store.flusher.save_checkpoint()
 
 
 def save_from(store: MessageStore, offset: int) -> Path | None:

@@ -378,3 +378,18 @@ def test_a_lowered_commit_is_on_disk(tmp_path: Path) -> None:
         store.append(2, bytes(10))
     store.unmap()
     assert open_small(tmp_path).committed_index == 1
+
+
+@pytest.mark.parametrize(("files", "begin"), [(1, -1), (2, -1), (3, -1), (4, 0)])
+def test_a_log_that_begins_within_a_file_is_lost_at_a_start(tmp_path: Path, files: int, begin: int) -> None:
+    """DLedger keeps the position in memory only; with three files it ends its process."""
+    store = open_small(tmp_path)
+    store.truncate(Entry(index=9, term=1, pos=300, body=bytes(100)))
+    assert store.begin_index == 9
+    while len(store.data.files) < files:
+        store.append(1, bytes(100))
+    end = store.end_index if files == 4 else -1
+    store.close()
+    store = open_small(tmp_path)
+    assert (store.begin_index, store.end_index) == (begin, end)
+    store.close()

@@ -1,8 +1,10 @@
 """What a channel owes its peer is limited, and one peer does not hold up another."""
 
 import contextlib
+import gc
 import socket
 import struct
+import weakref
 
 import pytest
 import trio
@@ -197,6 +199,24 @@ async def test_unfinished_frames_of_all_peers_are_limited(
         assert reactor.buffered == channel._buffered == 20_000
         channel.close("enough")
         assert reactor.buffered == 0
+
+
+async def test_an_unfinished_frame_of_a_closed_channel_is_freed_at_once(peer: Peer, reactor: Reactor) -> None:
+    """Otherwise clients that end within frames leave up to 16 MB each."""
+    with _dial(peer.address, encode_command(request(ECHO, body=b"x" * 100_000))[:20_000]):
+        while reactor.buffered < 20_000:
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        freed = weakref.ref(channel)
+        gc.disable()
+        try:
+            channel.close("enough")
+            assert channel._decoder.buffered == 0
+            del channel
+            await _all_quiet(reactor)
+            assert freed() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_congested_channel_calls_back_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:

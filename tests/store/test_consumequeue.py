@@ -18,7 +18,7 @@ NOWHERE = (0, 0x7FFFFFFF, 0)
 def open_queue(path: Path) -> ConsumeQueue:
     queue = ConsumeQueue("orders", 0, FileQueue(path, 50 * 20, Disk()))
     queue.files.load()
-    queue.recover()
+    queue.recover(lambda: None, complete_to=0)
     return queue
 
 

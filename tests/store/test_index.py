@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from rmqlab.remoting.message import decode_message
+from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.lock import AbortFile
 from rmqlab.store.keyindex.index import Index
 from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.keyindex.indexing import key_hash
@@ -16,6 +19,11 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message
 
 Open = Callable[..., MessageStore]
+
+
+def no_claim(root: Path) -> CompletenessClaim:
+    """Return that of a store without a checkpoint."""
+    return CompletenessClaim(Checkpoint(root / "checkpoint"), AbortFile(root / "abort"))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +153,7 @@ def test_the_length_of_an_index_file_is_not_checked(tmp_path: Path, size: int) -
     with path.open("r+b") as raw:
         raw.truncate(size)
     again = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
-    again.load()
+    again.load(no_claim(tmp_path), crashed=False)
     assert offsets_of(again.files[0], 7) == [1000]
     again.put([(8, 2000, 6000)])
     assert offsets_of(again.files[0], 8) == [2000]
@@ -192,7 +200,7 @@ def test_files_that_were_named_by_a_clock_that_jumped_back_keep_their_order(tmp_
     assert before == sorted(before, reverse=True)
     index.close()
     again = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=clock)
-    assert again.load() == 40
+    assert again.load(no_claim(tmp_path), crashed=False) == 40
     assert [file.file.path for file in again.files] == before
     assert again.end_physical == 40
     assert again.delete_expired(25) == 1
@@ -210,6 +218,6 @@ def test_the_newest_entries_are_known_to_be_lost_also_if_their_file_has_an_older
     index.close()
     newest.write_bytes(b"no head" * newest.stat().st_size)
     again = Index(tmp_path, slots=10, max_index=3, disk=Disk(), now_millis=clock)
-    assert again.load() == again.end_physical == 10
+    assert again.load(no_claim(tmp_path), crashed=False) == again.end_physical == 10
     assert again.is_any_lost
     again.close()

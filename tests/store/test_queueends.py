@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.store.files.disk import Disk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.queue.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.store.queue.queueends import ENDS_FILE
@@ -16,8 +17,8 @@ COUNT = 70  # of each queue: two files
 Entries = dict[tuple[str, int], list[tuple[int, int, int]]]
 
 
-def opened(root: Path) -> MessageStore:
-    return MessageStore.open(small_config(root), now_millis=ManualClock(step=1))
+def opened(root: Path, disk: Disk | None = None) -> MessageStore:
+    return MessageStore.open(small_config(root), now_millis=ManualClock(step=1), disk=disk)
 
 
 def entered(store: MessageStore) -> Entries:
@@ -347,3 +348,30 @@ def test_a_store_that_cannot_write_the_file_stops_in_good_order(root: Path, capl
     store.close()
     assert not (root / "abort").exists()
     assert f"{root / ENDS_FILE} is not written" in caplog.text
+
+
+@pytest.mark.parametrize("lose", [zero_tail, lose_last_file])
+def test_a_light_queue_that_lost_entries_stays_as_it_is(
+    root: Path, lose: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dispatch makes none of its entries.
+
+    It must begin behind the last record, not where this queue ends.
+    """
+    store = opened(root)
+    light = store.queues.open("%LMQ%1", 0)
+    for at in range(COUNT):
+        put = store.put(new_message(properties={"INNER_MULTI_DISPATCH": "%LMQ%1"}))
+        light.append(at, put.physical_offset, put.end_offset - put.physical_offset, 0)
+    whole = entered(store)
+    store.close()
+    lose(root / "consumequeue" / "%LMQ%1" / "0")
+    store = opened(root)
+    found = entered(store)
+    left = found.pop(("%LMQ%1", 0))
+    assert 0 < len(left) < COUNT
+    assert left == whole.pop(("%LMQ%1", 0))[: len(left)]
+    assert found == whole
+    assert "made again" not in caplog.text
+    assert store.flusher.marks.queues == store.log.max_offset
+    store.close()

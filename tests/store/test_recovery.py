@@ -27,6 +27,8 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.queue.consumequeue import ConsumeQueue
 from rmqlab.store.queue.queues import EnteredOffsets
 from rmqlab.store.testing import ManualClock, new_message, small_config
+from tests.store.forgetfuldisk import ForgetfulDisk
+from tests.store.sweepworkload import kill
 
 Open = Callable[..., MessageStore]
 
@@ -345,4 +347,23 @@ def test_a_record_may_end_with_its_file(tmp_path: Path) -> None:
     record = memoryview(bytes(store.read_log(0, size)))
     assert record_size(record, 0, check_crc=True) == size
     assert record_size(record[:-1], 0, check_crc=True) == 0
+    store.close()
+
+
+def test_the_last_entry_that_a_power_loss_leaves_has_its_tags_code(tmp_path: Path) -> None:
+    """The second page of it is lost.
+
+    Consumers that filter by tags would not get the message.
+    """
+    config, disk = small_config(tmp_path, mapped_file_size_consume_queue=400 * 20), ForgetfulDisk(root=tmp_path)
+    store = MessageStore.open(config, now_millis=ManualClock(step=1), disk=disk)
+    for _ in range(300):
+        store.put(new_message(tags="A"))
+    job = store.flush_job()
+    assert job is not None
+    job.run()
+    kill(store)
+    disk.lose_power(lambda page: page > 0, keeps_names=True)
+    store = MessageStore.open(config, now_millis=ManualClock(step=1))
+    assert [code for _, _, code in store.queue_entries("orders", 0, 0, 400)] == [ord("A")] * 300
     store.close()

@@ -116,7 +116,7 @@ DAMAGE = st.tuples(
     st.integers(0, 29),  # which record
     st.sampled_from([*FIELDS, "topic"]),
     st.sampled_from([-1, 0, 1, 3, 4, 12, 16, 19, 100, 2**31 - 1, -(2**31), 2**40, 2**63 - 1, -(2**63)]),
-)
+).filter(lambda damage: damage[:2] != (0, "physical offset"))  # a slave refuses to begin a file with such a record
 
 
 def log_of_uniform(root: Path) -> bytearray:

@@ -177,7 +177,7 @@ class Channel:
         self.close_reason = reason
         self._reactor.unregister(self._sock)
         self._sock.close()
-        self._out = SendBuffer()
+        self._decoder, self._out = FrameDecoder(), SendBuffer()
         self._keep([])
         self._on_drained.clear()
         self._reactor.owed -= self._owed
@@ -188,7 +188,9 @@ class Channel:
         errors = self._reactor.errors
         for on_reply in pending.values():
             errors.call("lost reply", on_reply, None)
-        for fn in self.on_close:
+        # They refer to the channel: such a ring stays until the garbage collector runs, which an idle process rarely does.
+        on_close, self.on_close = self.on_close, []
+        for fn in on_close:
             errors.call("on_close", fn)
 
     def _on_ready(self, events: int) -> None:

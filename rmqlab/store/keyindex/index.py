@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from rmqlab.runtime.text.localtime import local_time
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.keyindex.indexkeys import IndexEntry
@@ -32,42 +33,47 @@ class Index:
     is_any_lost: bool = attrs.field(default=False, init=False)
     """True if a file could not be used. It may have had the newest entries, whatever its name."""
 
-    def load(self, *, safe_until: int | None = None) -> int:
+    def load(self, claim: CompletenessClaim, *, crashed: bool) -> int:
         """Map the files in the log's order; the clock of their names may have jumped.
 
-        After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27). Returns the
-        commit log offset of the last indexed record, also if its file was deleted.
+        After an unclean stop, files with entries younger than the checkpoint are deleted (store-ha#27). Returns the
+        commit log offset of the last indexed record, also if its file was deleted. OSError.
         """
-        reached = 0
+        reached, lost = 0, list[tuple[Path, IndexFile | None]]()
         for path in self.disk.list_directory(self.directory):
-            if not path.name.isdecimal() or (file := self._load_file(path)) is None:
+            if not path.name.isdecimal():
+                continue
+            file = self._load_file(path)
+            if file is None or not file.is_sane:
+                lost.append((path, file))
                 continue
             reached = max(reached, file.end_physical)
-            if safe_until is not None and file.end_timestamp > safe_until:
+            if crashed and file.end_timestamp > claim.read.index_msg_timestamp:
                 file.file.discard()
             else:
                 self.files.append(file)
         self.files.sort(key=lambda file: (file.end_physical, file.begin_physical))
+        if lost:
+            self.is_any_lost = True
+            claim.withdraw(indexed_until=self.files[-1].end_timestamp if self.files else 0)
+        for path, file in lost:
+            self._drop(path, file)
         return reached
 
     def _load_file(self, path: Path) -> IndexFile | None:
-        """Map one file.
+        """Map one file. None for an empty file."""
+        if not self.disk.file_size(path):
+            return None
+        return IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
 
-        None for an empty or damaged file: it is deleted, because the store works without an index (issue 12.11).
-        """
-        file = None
-        if self.disk.file_size(path):
-            file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
-            if file.is_sane:
-                return file
+    def _drop(self, path: Path, file: IndexFile | None) -> None:
+        """Delete an empty or damaged file: the store works without an index (issue 12.11)."""
         logger.warning("%s is %s: it is deleted", path, "empty" if file is None else "no index file")
-        self.is_any_lost = True
         if file is not None:
             file.file.discard()
         else:
             with contextlib.suppress(OSError):  # an empty file does no harm
                 self.disk.unlink(path)
-        return None
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
         """Index keys in the order of the log.
@@ -120,6 +126,14 @@ class Index:
         for file in emptied:
             file.file.discard()
         self.full = [file for file in self.full if file in self.files[:-1]]
+
+    def cut_to_log(self, log_end: int, index_from: int) -> int:
+        """Remove records from `log_end` on at a start; return where indexing continues.
+
+        That is `index_from`, or the end of the files that are kept, if one was lost.
+        """
+        self.cut(log_end)
+        return min(index_from, self.end_physical) if self.is_any_lost else index_from
 
     @property
     def end_physical(self) -> int:

@@ -17,7 +17,7 @@ from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.files.sparse import zero_from
 from rmqlab.store.queue.heldentries import FAILURES, HeldEntries, concerns_one_queue
-from rmqlab.store.queue.queueend import OFFSET_AND_SIZE, find_end, offset_at
+from rmqlab.store.queue.queueend import OFFSET_AND_SIZE, find_end, offset_at, offset_of_each, unchecked_files
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ LAST_POSITION: Final = 2**62
 """Maximum position of an entry, in bytes. Only hostile or damaged records have positions beyond it."""
 NOT_PENDING: Final = -(2**64)
 """Value of `pending_offset` without pending entries."""
-_RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
 
 
@@ -47,6 +46,7 @@ class ConsumeQueue:
     min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
     flushed: int = attrs.field(default=0, init=False)  # bytes of the queue known durable
     is_damaged: bool = attrs.field(default=False, init=False)  # recovery dropped entries that a clean stop had left
+    is_rebuilt: bool = attrs.field(default=False, init=False)  # a start dispatches dropped entries again
     _first_physical: int = attrs.field(default=-1, init=False)  # log offset of the entry at `min_position`, if known
     # Filled by a dispatch pass, written by `append_pending`.
     pending: list[bytes] = attrs.field(factory=list, init=False)
@@ -105,6 +105,9 @@ class ConsumeQueue:
         if not 0 <= position < LAST_POSITION:
             logger.error("%s-%d: entry %d is out of range", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
             return None
+        if self.is_rebuilt and position == 0:  # its topic was deleted and created again: former entries are not of it
+            self.files.destroy()
+            self.min_position, self._first_physical = 0, -1
         first = not self.files.files
         file = self.files.file_to_write(position)
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
@@ -227,7 +230,7 @@ class ConsumeQueue:
         """
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
-            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_offset, key=_offset_of(entries))
+            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_offset, key=offset_of_each(entries))
             while at:
                 at -= 1
                 physical_offset, size, _ = ENTRY.unpack_from(entries, at * QUEUE_ENTRY_SIZE)
@@ -239,20 +242,21 @@ class ConsumeQueue:
 
     # ---- recovery and cleaning ----
 
-    def recover(self, *, crashed: bool = True) -> None:
-        """Set the end to the first invalid entry of the last three files.
+    def recover(self, before_loss: Callable[[], object], *, complete_to: int | None) -> None:
+        """Set the end to the first invalid entry (section 3.5, step 2). OSError.
 
-        Section 3.5, step 2. After a clean stop the entries of a file have no gap, and bisection finds their end. A
-        crash of the machine may lose any pages: then all entries are checked, and those after the first gap are erased.
+        After a clean stop (`complete_to` is None) a file's entries have no gap. A crash of the machine may lose any
+        pages: those after the first gap are erased. `before_loss` is called before damaged entries are dropped.
         """
-        files = self.files.files
-        end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
-        after = -1
-        for file in files[-_RECOVERED_FILES:]:
-            file.wrote, is_damaged = find_end(file, after, crashed=crashed)
+        checked, crashed, after = unchecked_files(self.files.files, complete_to), complete_to is not None, -1
+        end = checked[0].first_offset if checked else 0
+        for file in checked:
+            file.wrote, is_damaged = find_end(file, after, complete_to)
             end = file.end_offset
             if not file.is_full:
-                self.is_damaged = is_damaged or (file is not files[-1] and not crashed)
+                if is_damaged or (file is not checked[-1] and not crashed):
+                    self.is_damaged = True
+                    before_loss()
                 if crashed or self.is_damaged:
                     zero_from(file.path, file.wrote, file.disk)
                 break
@@ -270,7 +274,7 @@ class ConsumeQueue:
         files = self.files.files
         for file in reversed(files):
             entries = file.view[: file.wrote]
-            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_end, key=_offset_of(entries))
+            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_end, key=offset_of_each(entries))
             entries.release()
             if at or file is files[0]:
                 self.cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
@@ -309,7 +313,7 @@ class ConsumeQueue:
         found: list[int] = []
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
-            places, offset_of = range(len(entries) // QUEUE_ENTRY_SIZE), _offset_of(entries)
+            places, offset_of = range(len(entries) // QUEUE_ENTRY_SIZE), offset_of_each(entries)
             start, end = bisect_left(places, low, key=offset_of), bisect_left(places, high, key=offset_of)
             wanted = entries[start * QUEUE_ENTRY_SIZE : end * QUEUE_ENTRY_SIZE]
             found[:0] = [offset for offset, size in OFFSET_AND_SIZE.iter_unpack(wanted) if size != PRE_BLANK_SIZE]
@@ -324,7 +328,7 @@ class ConsumeQueue:
         found = None
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
-            count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, _offset_of(entries)
+            count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, offset_of_each(entries)
             at = bisect_left(range(count), low, key=offset_of)
             if at < count:
                 found = offset_of(at)
@@ -346,7 +350,7 @@ class ConsumeQueue:
         if self.max_physical <= log_min or log_min <= self._first_physical:
             return
         entries = file.view[: file.wrote]
-        count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, _offset_of(entries)
+        count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, offset_of_each(entries)
         at = bisect_left(range(count), log_min, key=offset_of)
         if at < count:
             self.min_position = file.first_offset + at * QUEUE_ENTRY_SIZE
@@ -388,13 +392,3 @@ def _end_of_record(entries: bytes, at: int) -> int:
     """Return the end of the record that the entry at this position points to."""
     offset, size = OFFSET_AND_SIZE.unpack_from(entries, at)
     return int(offset + size)
-
-
-def _offset_of(entries: memoryview) -> Callable[[int], int]:
-    """The commit log offset of entry i, for bisecting."""
-
-    def offset_of(i: int) -> int:
-        offset: int = ENTRY.unpack_from(entries, i * QUEUE_ENTRY_SIZE)[0]
-        return offset
-
-    return offset_of

@@ -17,6 +17,7 @@ import msgspec
 
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import is_system_topic
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.log.commitlog import CommitLog
@@ -92,13 +93,14 @@ class MissingEntries:
                     found[topic, queue_id] = record
         return cls(ends.log, found)
 
-    def mark(self, queues: Queues, log: CommitLog, log_end: int) -> None:
+    def mark(self, queues: Queues, log: CommitLog, log_end: int, claim: CompletenessClaim) -> None:
         """Mark the queues as damaged, unless RocketMQ has continued the log since.
 
         Files of another queue are deleted, if the log still has the last record of this one, so that new messages get
-        the queue offsets after it.
+        the queue offsets after it. OSError if the claim cannot be withdrawn.
         """
         for (topic, queue_id), record in self.queues.items() if log_end <= self.log_end else ():
+            claim.withdraw()
             queue = queues.open(topic, queue_id)
             queue.is_damaged = True
             if log.min_offset < record <= log_end and is_of_another(queue, log):

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.names import topic_fault
+from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
@@ -44,6 +45,8 @@ class Queues:
     disk: Disk
     open_files: OpenFiles = attrs.field(factory=OpenFiles)
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    is_recovering: bool = attrs.field(default=True, init=False)
+    """True until the log has been dispatched at a start."""
     stuck: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
     """Queues with entries that could not be written yet; see `write_held`."""
 
@@ -79,6 +82,7 @@ class Queues:
                 self.open_files,
             )
             queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files, self.stuck)
+            queue.is_rebuilt = self.is_recovering
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -89,18 +93,19 @@ class Queues:
         """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
 
-    def dispatch_from(self, log: CommitLog, log_end: int) -> int:
+    def dispatch_from(self, log: CommitLog, log_end: int, claim: CompletenessClaim) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
         This is the end of the last record in any queue, or the last record in a damaged queue, which may have lost all
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
-        offsets.
+        offsets. OSError if the claim cannot be withdrawn.
         """
         last, whole, starts = self.max_physical, 0, []
         for queue in self:
             if not queue.is_damaged and (queue.max_physical != last or not is_end_torn(queue, log)):
                 whole = max(whole, queue.max_physical)
                 continue
+            claim.withdraw()
             known = drop_torn_end(queue, log) if queue.max_offset else log.min_offset
             if known is None:
                 continue
@@ -109,6 +114,7 @@ class Queues:
                 "%s: entries from %d on are damaged or missing: they are %s",
                 queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
             )  # fmt: skip
+            queue.is_rebuilt = is_rebuilt
             if is_rebuilt:
                 starts.append(known)
             else:
@@ -129,13 +135,16 @@ class Queues:
                 found = entry
         return found
 
-    def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
-        """Find the end of each queue; see `ConsumeQueue.recover`.
+    def recover(
+        self, claim: CompletenessClaim, *, complete_to: int | None, on_recovered: Callable[[], object] = lambda: None
+    ) -> None:
+        """Find the end of each queue; see `ConsumeQueue.recover`. OSError.
 
         `on_recovered` is called after each.
         """
         for queue in self:
-            queue.recover(crashed=crashed)
+            queue.recover(claim.withdraw, complete_to=complete_to)
+            queue.is_rebuilt = queue.max_offset == 0
             on_recovered()
 
     def trim_to_log(self, log_end: int) -> None:
@@ -148,8 +157,9 @@ class Queues:
 
     def recover_counters(self) -> None:
         """Set each queue's next offset to that after its last entry (section 2.6)."""
+        self.is_recovering = False
         for queue in self:
-            queue.next_offset = queue.end_offset
+            queue.next_offset, queue.is_rebuilt = queue.end_offset, False
 
     def write_held(self) -> int | None:
         """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.

@@ -1,5 +1,6 @@
 """The end of a consume queue that lost entries: torn, or that of another queue."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from rmqlab.remoting.message import RecordError, StoredMessage, decode_message
@@ -29,6 +30,13 @@ def is_of_another(queue: ConsumeQueue, log: CommitLog) -> bool:
     last = queue.entry(queue.max_offset - 1)
     message = _message_of(last, log) if last is not None else None
     return message is not None and not _is_in(queue, message) and _NAMES_OF_LIGHT_QUEUES not in message.properties
+
+
+def mark_wrong_ends(queues: Iterable[ConsumeQueue], log: CommitLog) -> None:
+    """Mark queues as damaged whose last entry is torn, or of another queue."""
+    for queue in queues:
+        if queue.max_offset and (is_end_torn(queue, log) or is_of_another(queue, log)):
+            queue.is_damaged = True
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:

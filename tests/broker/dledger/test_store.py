@@ -363,24 +363,6 @@ def test_entries_that_are_no_message_are_in_no_queue(
     assert [len(member.store.query("orders", key, 10, 0, 2**62).buffers) for key in ("k1", "k2")] == [1, 1]
 
 
-def test_entries_that_are_no_message_stop_no_flush_after_a_kill(open_member: Open) -> None:
-    """The flush after a kill reads what may not be on disk."""
-    member = open_member("member")
-    member.lead()
-    member.put(b"first")
-    member.log.entries.append(member.log.entries.end_term, b"junk")
-    member.put(b"second")
-    member.kill()
-    again = open_member("member")
-    again.lead()
-    again.put(b"third")
-    job = again.store.flush_job()
-    assert job is not None
-    job.run()
-    again.store.flushed(job)
-    assert again.store.flushed_offset == again.log.max_offset
-
-
 def test_file_readers_stop_at_the_committed_end(open_member: Open) -> None:
     """What no quorum has is in no queue: the checks do not expect it there."""
     member = open_member("member")
