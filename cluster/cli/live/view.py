@@ -19,6 +19,7 @@ from rmqlab.cluster.cli.output.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.output.links import awaits_connection
 from rmqlab.cluster.cli.output.masters import masters_notes
 from rmqlab.cluster.cli.output.tables import STATE_STYLES
+from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable, printable_values
 
@@ -175,12 +176,16 @@ def size(byte_count: int) -> str:
 
 def _masters(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
     """Render what `status` says of masters, folded: a cut line would hide the effect or the remedy."""
-    lines = [
-        Text(f"   {line}", note.style)
+    folded = [
+        [Text(f"   {line}", note.style) for line in textwrap.wrap(note.plain, max(width - 3, 1))]
         for note in masters_notes(document)
-        for line in textwrap.wrap(note.plain, max(width - 3, 1))
     ]
-    return _window(lines, 0, room)
+    lines: list[Text] = []
+    for number, note in enumerate(folded):
+        if lines and len(lines) + len(note) > room:
+            return [*lines, Text(f"   ... and {counted(len(folded) - number, 'more groups')}", "dim")]
+        lines += note
+    return lines
 
 
 # ---- routes ------------------------------------------------------------------------------------------

@@ -113,11 +113,19 @@ def test_two_masters_of_a_group_are_below_the_nodes(document: Document) -> None:
         "   has the one that registered last",
         "   NAMESERVER    ROUTE",
     ]
-    assert shown(document, Selection(), EVENTS, 40, 20)[5:8] == [
+    assert shown(document, Selection(), EVENTS, 40, 20)[5:9] == [
         "   broker-a has 2 masters: broker-a,",
         "   broker-a-s. Each accepts writes; a",
         "   route has the one that registered",
+        "   last",
     ]
+
+
+def test_warnings_about_masters_that_do_not_fit_are_counted(document: Document) -> None:
+    document["masters"] = {f"broker-{letter}": ["m", "n"] for letter in "abcdef"}
+    lines = shown(document, Selection(), EVENTS)
+    assert sum("has 2 masters" in line for line in lines) == 2
+    assert "   ... and 4 more groups" in lines
 
 
 def test_a_group_without_a_running_master_has_its_remedy(document: Document) -> None:
