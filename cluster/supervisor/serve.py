@@ -107,9 +107,9 @@ async def _serve(
 
 
 async def _end_if_lost(supervisor: Supervisor) -> NoReturn:
-    """Kill a cluster whose directory was removed or renamed, as no command reaches it there. UpFailedError.
+    """Kill a cluster whose directory was removed or renamed. UpFailedError.
 
-    If its nodes stopped in order, they would write into a new cluster that has taken the path.
+    No command reaches it there. If its nodes stopped in order, they would write into a new cluster at the path.
     """
     while not supervisor.directory.is_lost():  # noqa: ASYNC110 -- nothing reports it
         await trio.sleep(real_seconds(LOST_SECONDS))

@@ -175,7 +175,10 @@ def size(byte_count: int) -> str:
 
 
 def _masters(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
-    """Render what `status` says of masters, folded: a cut line would hide the effect or the remedy."""
+    """Render what `status` says of masters.
+
+    It is folded: a cut line would hide the effect or the remedy.
+    """
     folded = [
         [Text(f"   {line}", note.style) for line in textwrap.wrap(note.plain, max(width - 3, 1))]
         for note in masters_notes(document)
