@@ -37,10 +37,10 @@ class Quantity:
         """Parse a quantity. QuantityError if it is invalid, with these units as examples."""
         found = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
-            number = str(text).strip()
-            if not _NUMBER.fullmatch(number) or number.startswith("-"):
-                number = "5"
-            forms = " or ".join(f'"{number} {unit}"' for unit in examples)
+            example = str(text).strip()
+            if not _NUMBER.fullmatch(example) or example.startswith("-"):
+                example = "5"
+            forms = " or ".join(f'"{example} {unit}"' for unit in examples)
             raise QuantityError(f"{as_written(text)}: expected a number with a unit, such as {forms}")
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:

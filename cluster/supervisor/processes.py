@@ -72,7 +72,7 @@ class Processes:
         return rules
 
     def expect_end(self, name: str) -> bool:
-        """Record that a node is about to be asked to stop. Return False if it stops already."""
+        """Record that a node is asked to stop. Return False if it stops already."""
         before = self.states[name]
         self.states[name] = attrs.evolve(before, is_asked_to_stop=True)
         self._progress.pop(name, None)

@@ -382,7 +382,7 @@ class Supervisor:
         seconds: float = SIGNAL_SECONDS,
         sent: Collection[str] = (),
     ) -> None:
-        """Send a signal, except to those that it was sent to before, and wait for its effect."""
+        """Send a signal to all but `sent`, and wait for its effect on all."""
         states = {name: self._alive(name) for name in names}
         for name in [name for name in states if name not in sent]:
             await self.processes.wait_spawned(name, seconds)

@@ -25,7 +25,7 @@ async def private_socket(directory: ClusterDirectory, path: Path, backlog: int) 
 
 @contextmanager
 def _removed(directory: ClusterDirectory, path: Path) -> Iterator[None]:
-    """Remove the file now and at the end, then only if the path is still the cluster's."""
+    """Remove the file now, and at the end if the path is still the cluster's."""
     path.unlink(missing_ok=True)
     try:
         yield
