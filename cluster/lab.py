@@ -327,7 +327,8 @@ async def open_cluster(
                         is_started = True
                         yield cluster
                 finally:
-                    if is_started:  # also after an exception of the body: nodes were added, time has passed
+                    # Also after an exception of the body: nodes were added, time has passed.
+                    if is_started and not place.is_lost():
                         place.write_record(record_to_keep(fresh, supervisor))
         finally:
             forks.close()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.output.uncuttable import UncutTable
-from rmqlab.cluster.cli.terms import json_option, print_json
+from rmqlab.cluster.cli.terms import fail, json_option, print_json
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.plan.topology import namesrv_addr
 from rmqlab.runtime.regularfile import read_regular
@@ -33,6 +33,8 @@ def ls(*, as_json: bool) -> None:
 
     Lists the clusters in ~/.rmqlab or $RMQLAB_HOME, and the running clusters of scenarios there.
     """
+    if home().exists() and not home().is_dir():
+        fail(f"{home()} is not a directory: expected that of the clusters (see RMQLAB_HOME)")
     clusters = [describe(directory, record) for directory, record in _found()]
     if as_json:
         print_json(clusters)

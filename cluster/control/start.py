@@ -34,13 +34,15 @@ class ControlApi:
 
         The file with address and token exists meanwhile.
         """
-        path = cluster.supervisor.directory.control_path
+        directory = cluster.supervisor.directory
+        path = directory.control_path
         write_access(path, self.access)
         try:
             task_status.started()
             await ControlServer(ControlApp(cluster, self.access)).serve(self._listening)
         finally:
-            path.unlink(missing_ok=True)
+            if not directory.is_lost():
+                path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

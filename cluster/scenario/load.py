@@ -18,7 +18,7 @@ from rmqlab.cluster.supervisor.plan.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.config.settings import camel, snake
-from rmqlab.runtime.config.tomltext import parse_toml, toml_fault
+from rmqlab.runtime.config.tomltext import BYTE_ORDER_MARK, parse_toml, toml_fault
 from rmqlab.runtime.regularfile import read_regular_text
 
 _SNAKE_KEY = re.compile(r"(?<![^ ])[a-z0-9]+(?:_[a-z0-9]+)+(?=[ ;?]|$)")
@@ -42,7 +42,7 @@ def load_scenario(path: Path) -> Scenario:
 def scenario_text(path: Path) -> str:
     """Return the text of a scenario file. ScenarioError if it cannot be read."""
     try:
-        return read_regular_text(path, MOST_BYTES)
+        return read_regular_text(path, MOST_BYTES).removeprefix(BYTE_ORDER_MARK)  # errors are found by line
     except (OSError, UnicodeDecodeError) as exc:
         raise ScenarioError(f"{path}: {getattr(exc, 'strerror', None) or 'is not UTF-8'}") from None
 

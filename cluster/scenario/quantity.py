@@ -4,6 +4,7 @@ Times are seconds of the cluster's clock. A number without a unit is rejected, s
 """
 
 import re
+from collections.abc import Sequence
 
 import attrs
 
@@ -32,14 +33,15 @@ class Quantity:
     unit: str
 
     @classmethod
-    def parse(cls, text: object) -> "Quantity":
-        """Parse a quantity. QuantityError if it is invalid."""
+    def parse(cls, text: object, examples: Sequence[str] = ("s", "messages")) -> "Quantity":
+        """Parse a quantity. QuantityError if it is invalid, with these units as examples."""
         found = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
-            is_number = isinstance(text, (int, float)) and not isinstance(text, bool)
-            is_number = is_number or (isinstance(text, str) and _NUMBER.fullmatch(text.strip()) is not None)
-            example = text if is_number else 5
-            raise QuantityError(f'{as_written(text)}: expected a number with a unit, such as "{example} s"')
+            example = str(text).strip()
+            if not _NUMBER.fullmatch(example) or example.startswith("-"):
+                example = "5"
+            forms = " or ".join(f'"{example} {unit}"' for unit in examples)
+            raise QuantityError(f"{as_written(text)}: expected a number with a unit, such as {forms}")
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:
             return cls(number * SECONDS[unit], "s")
@@ -51,7 +53,7 @@ class Quantity:
 
 def parse_seconds(text: object) -> float:
     """Parse a time, in seconds. QuantityError if it is invalid."""
-    quantity = Quantity.parse(text)
+    quantity = Quantity.parse(text, ("s",))
     if quantity.unit != "s":
         raise QuantityError(f"{as_written(text)}: expected a time: a number with one of {', '.join(SECONDS)}")
     if not 0 <= quantity.value <= MOST_SECONDS:

@@ -76,8 +76,10 @@ def _review_workload(
     scenario: Scenario, nodes: Sequence[Node], names: Sequence[str], index: int, path: Path, nameservers: Sequence[str]
 ) -> None:
     name = names[index]
-    if name in names[:index] or any(node.name == name for node in nodes):
+    if name in names[:index]:
         raise BindingError((*path, "name"), f"there are two called {name!r}")
+    if any(node.name == name for node in nodes):
+        raise BindingError((*path, "name"), f"{name!r} is a node of the cluster: expected another name")
     try:
         check_workload_name(name, {})
     except ValueError as exc:

@@ -215,7 +215,9 @@ def explain_absence(directory: ClusterDirectory) -> str:
     """Return why no supervisor runs for this cluster."""
     name = directory.path.name
     if directory.is_up():
-        return f"cluster {name} is starting or stopping"
+        pid = directory.supervisor_pid()
+        hint = f"; if that lasts, `kill {pid}` stops it in order" if pid else ""  # its socket may have been deleted
+        return f"cluster {name} is starting or stopping{hint}"
     if (odd := odd_kind(directory.record_path)) is not None:
         return f"{directory.record_path} is {odd}: expected the file that `rmqlab up` writes"
     if directory.record_path.exists():

@@ -1,7 +1,6 @@
 """The socket of the supervisor: connections, limits, and failures as replies."""
 
 import contextlib
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandMessage, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.commandhandlers import HANDLERS, InvalidCommandError
+from rmqlab.cluster.supervisor.files.privatesocket import private_socket
 from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
@@ -30,6 +30,7 @@ MAX_CONNECTIONS: Final = 200
 """Connections at a time; further ones get a failure."""
 MAX_COMMANDS: Final = 100
 """Commands that run at a time, also those that follow events; further ones fail. `down` is always executed."""
+_BACKLOG: Final = 128
 _TURNS: Final = 3
 """Turns in which a task notices that the peer has closed the connection: it reads in the first, cancels in the next."""
 _LONGEST_ERROR = 10_000
@@ -54,12 +55,8 @@ async def serve_commands(
 
     Call `down` once a command has stopped the cluster.
     """
-    path = cluster.supervisor.directory.command_socket
-    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-        path.unlink(missing_ok=True)  # left by a killed supervisor: we hold the lock, so none runs
-        await listening.bind(os.fspath(path))
-        path.chmod(0o600)
-        listening.listen()
+    directory = cluster.supervisor.directory
+    async with private_socket(directory, directory.command_socket, _BACKLOG) as listener:
         task_status.started()
 
         connections, commands = trio.Semaphore(MAX_CONNECTIONS), trio.Semaphore(MAX_COMMANDS)
@@ -75,10 +72,7 @@ async def serve_commands(
                 if verb == "down":
                     down()
 
-        try:
-            await trio.serve_listeners(serve, [trio.SocketListener(listening)])
-        finally:
-            path.unlink(missing_ok=True)
+        await trio.serve_listeners(serve, [listener])
 
 
 @contextlib.contextmanager

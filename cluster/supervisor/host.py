@@ -1,6 +1,5 @@
 """The machine of a cluster: this one, or a simulated one."""
 
-import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -13,6 +12,7 @@ import trio
 from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, allocate_addresses
 from rmqlab.cluster.supervisor.check_settings import try_settings
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.files.privatesocket import private_socket
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
 from rmqlab.cluster.supervisor.fork.children import ForkServer
 from rmqlab.cluster.supervisor.fork.forkserver import Report
@@ -21,6 +21,7 @@ from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.net.worker import in_thread
 
 _RUN_BYTES = 8
+_CONTROL_BACKLOG = 1024
 
 
 class Forks(Protocol):
@@ -97,15 +98,8 @@ class ThisMachine:
 
     @asynccontextmanager
     async def control_listener(self, directory: ClusterDirectory) -> AsyncIterator[trio.abc.Listener[trio.abc.Stream]]:
-        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-            directory.control_socket.unlink(missing_ok=True)
-            await listening.bind(os.fspath(directory.control_socket))
-            directory.control_socket.chmod(0o600)
-            listening.listen(1024)
-            try:
-                yield trio.SocketListener(listening)
-            finally:
-                directory.control_socket.unlink(missing_ok=True)
+        async with private_socket(directory, directory.control_socket, _CONTROL_BACKLOG) as listener:
+            yield listener
 
     async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:
         return await in_thread(try_settings, settings, members)

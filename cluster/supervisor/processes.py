@@ -16,7 +16,7 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.nodelink import NodeLink, serve_node_connection
-from rmqlab.cluster.supervisor.plan.process_state import ProcessState, describe_end
+from rmqlab.cluster.supervisor.plan.process_state import NodeState, ProcessState, describe_end
 from rmqlab.cluster.supervisor.plan.roles import as_follower, elected
 from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.faults.rules import NodeRules
@@ -71,10 +71,12 @@ class Processes:
         self._born_with[name] = rules = self.faults.rules_for(name)
         return rules
 
-    def expect_end(self, name: str) -> None:
-        """Record that a node is about to be asked to stop."""
-        self.states[name] = attrs.evolve(self.states[name], is_asked_to_stop=True)
+    def expect_end(self, name: str) -> bool:
+        """Record that a node is asked to stop. Return False if it stops already."""
+        before = self.states[name]
+        self.states[name] = attrs.evolve(before, is_asked_to_stop=True)
         self._progress.pop(name, None)
+        return before.state is not NodeState.STOPPING
 
     def lost_power(self, name: str, lost: Lost) -> None:
         """Record that the unsynced data of a node were erased."""
@@ -221,6 +223,10 @@ class Processes:
             while not holds(self.state_of(name)):
                 await self.events.wait_changed()
         return holds(self.state_of(name))
+
+    async def wait_spawned(self, name: str, seconds: float) -> None:
+        """Wait until a process that was ordered has a process id, or has failed to start."""
+        await self.wait_state(name, lambda process: process.pid is not None or not process.is_alive, seconds)
 
     async def wait_ends_recorded(self, *names: str) -> None:
         """Wait until the ends of processes are recorded and their last messages handled.

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
@@ -21,11 +21,15 @@ from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.runtime.clock import real_seconds
 
 if TYPE_CHECKING:
     from rmqlab.cluster.control.start import ControlApi
 
 logger = logging.getLogger(__name__)
+
+LOST_SECONDS = 1.0
+"""Real seconds between two looks at the cluster's directory."""
 
 WhenReady = Callable[[Cluster, Document], Awaitable[None]]
 """Called with the cluster and the document of its start: the status and, with a control API, `control`."""
@@ -88,6 +92,7 @@ async def _serve(
             open_cluster(spec, directory=directory.path, started=started, host=ThisMachine(forks)) as cluster,
             trio.open_nursery() as nursery,
         ):
+            nursery.start_soon(_end_if_lost, cluster.supervisor)
             await nursery.start(serve_commands, cluster, serving.cancel)
             document = await live_status(cluster.supervisor)
             if api is None:
@@ -99,6 +104,19 @@ async def _serve(
             await trio.sleep_forever()
     except UP_FAILURES as exc:
         raise UpFailedError(str(exc)) from None
+
+
+async def _end_if_lost(supervisor: Supervisor) -> NoReturn:
+    """Kill a cluster whose directory was removed or renamed. UpFailedError.
+
+    No command reaches it there. If its nodes stopped in order, they would write into a new cluster at the path.
+    """
+    while not supervisor.directory.is_lost():  # noqa: ASYNC110 -- nothing reports it
+        await trio.sleep(real_seconds(LOST_SECONDS))
+    await supervisor.kill_all()
+    raise UpFailedError(
+        f"{supervisor.directory.path} was removed or renamed while its cluster ran: its nodes are killed"
+    )
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ Their state is in `rmqlab.cluster.supervisor.processes`.
 
 import itertools
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -205,14 +205,15 @@ class Supervisor:
     async def stop(self, *names: str) -> None:
         """Stop nodes with SIGTERM, and wait until they have ended.
 
-        A node that does not end within the timeout is killed.
+        A node that does not end within the timeout is killed. One that stops already gets no second SIGTERM, which
+        would end it at once. WrongStateError, without any effect, for a node that is paused or does not run.
         """
         for name in names:
             if self._alive(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
-            self.processes.expect_end(name)
+        sent = {name for name in names if not self.processes.expect_end(name)}
         try:
-            await self._signal(names, signal.SIGTERM, "stop", lambda process: not process.is_alive, STOP_SECONDS)
+            await self._signal(names, signal.SIGTERM, "stop", lambda process: not process.is_alive, STOP_SECONDS, sent)
         except NodeFailedError:
             await self.kill(*(name for name in names if self.process_state(name).is_alive))
             raise
@@ -379,13 +380,12 @@ class Supervisor:
         verb: str,
         holds: Callable[[ProcessState], bool],
         seconds: float = SIGNAL_SECONDS,
+        sent: Collection[str] = (),
     ) -> None:
+        """Send a signal to all but `sent`, and wait for its effect on all."""
         states = {name: self._alive(name) for name in names}
-        for name, process in states.items():
-            if process.pid is None:  # ordered, but not spawned yet
-                await self.processes.wait_state(
-                    name, lambda process: process.pid is not None or not process.is_alive, seconds
-                )
+        for name in [name for name in states if name not in sent]:
+            await self.processes.wait_spawned(name, seconds)
             self.record(name, "command", command=verb)
             if (pid := self.process_state(name).pid) is not None:
                 await self.forks.signal(pid, number)

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from rmqlab.runtime.config.tomltext import MOST_PARTS, parse_toml
+from rmqlab.runtime.config.tomltext import BYTE_ORDER_MARK, MOST_PARTS, parse_toml
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,7 @@ def test_texts_and_comments_with_many_words_between_dots_are_valid(text: str) ->
     """They are no keys."""
     text = text.replace("{}", ".".join(["a"] * 2 * MOST_PARTS))
     assert parse_toml(text) == tomllib.loads(text)
+
+
+def test_a_byte_order_mark_is_ignored() -> None:
+    assert parse_toml(f"{BYTE_ORDER_MARK}name = 1") == {"name": 1}

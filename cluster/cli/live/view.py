@@ -2,11 +2,12 @@
 
 Pure.
 
-Lines are never wrapped; one that is too long ends in an ellipsis. Rows that do not fit are counted. The events get the
-lines that are left.
+Lines are not wrapped, except warnings about masters; one that is too long ends in an ellipsis. Rows that do not fit are
+counted. The events get the lines that are left.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -16,7 +17,9 @@ from rich.text import Text
 from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
 from rmqlab.cluster.cli.output.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.output.links import awaits_connection
+from rmqlab.cluster.cli.output.masters import masters_notes
 from rmqlab.cluster.cli.output.tables import STATE_STYLES
+from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable, printable_values
 
@@ -53,6 +56,7 @@ def render_live(
         known = rates or {}
         for section in (
             partial(_nodes, rates=known, is_narrow=is_narrow),
+            partial(_masters, width=width),
             _routes,
             partial(_clients, rates=known),
             _faults,
@@ -168,6 +172,23 @@ def size(byte_count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{plain(amount, 3)} {unit}"
         amount /= 1000
     return f"{plain(amount, 3)} GB"
+
+
+def _masters(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
+    """Render what `status` says of masters.
+
+    It is folded: a cut line would hide the effect or the remedy.
+    """
+    folded = [
+        [Text(f"   {line}", note.style) for line in textwrap.wrap(note.plain, max(width - 3, 1))]
+        for note in masters_notes(document)
+    ]
+    lines: list[Text] = []
+    for number, note in enumerate(folded):
+        if lines and len(lines) + len(note) > room:
+            return [*lines, Text(f"   ... and {counted(len(folded) - number, 'more groups')}", "dim")]
+        lines += note
+    return lines
 
 
 # ---- routes ------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.output.event_lines import shorten
 from rmqlab.cluster.cli.output.links import by_master, link_note
+from rmqlab.cluster.cli.output.masters import masters_notes
 from rmqlab.cluster.cli.output.screen import HangingLine
 from rmqlab.cluster.cli.output.uncuttable import UncutTable
-from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, several_masters
-from rmqlab.cluster.supervisor.plan.topology import DLEDGER, PROFILES
+from rmqlab.cluster.supervisor.plan.topology import PROFILES
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.printable import printable_values
 
@@ -122,7 +122,7 @@ def render_up(document: Document) -> RenderableType:
         *([Text(document["moved"], "yellow")] if document.get("moved") else []),
         *_settings_note(document),
         render_nodes(document),
-        *_masters_notes(document),
+        *map(HangingLine, masters_notes(document)),
         "",
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
         *_control_note(document),
@@ -160,7 +160,7 @@ def render_status(document: Document) -> RenderableType:
         *_settings_note(document),
         render_nodes(document),
     ]
-    parts += _masters_notes(document)
+    parts += map(HangingLine, masters_notes(document))
     if (logs := _render_replication(document)).plain:
         parts += ["", logs]
     parts += ["", _render_routes(document)]
@@ -179,27 +179,6 @@ def render_status(document: Document) -> RenderableType:
     if errors:
         parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
     return Group(*parts)
-
-
-def _masters_notes(document: Document) -> Iterator[RenderableType]:
-    """Yield a line for each group that has several masters, or only slaves that run.
-
-    A stopped master counts, because it would be another one if it were started.
-    """
-    for group, running in document["masters"].items():
-        brokers = [node for node in document["nodes"] if node["group"] == group]
-        members = [node for node in brokers if node["broker_id"] == MASTER_ID]
-        slaves = [node["name"] for node in brokers if node["broker_id"] != MASTER_ID and node["state"] == "ready"]
-        stopped = [node["name"] for node in members if node["name"] not in running]
-        if len(running) > 1:
-            text = several_masters(group, running, is_dledger=document.get("mode") == DLEDGER)
-            yield HangingLine(Text(text, "bold red"))
-        elif running and stopped and document.get("mode") != DLEDGER:
-            yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
-        elif stopped and slaves and document.get("mode") != DLEDGER:
-            remedy = f"`start {stopped[0]}`, or `promote {slaves[0]}`"
-            text = f"{group} has no running master: slaves serve reads, and RocketMQ promotes none; {remedy}"
-            yield HangingLine(Text(text, "yellow"))
 
 
 def _unflushed_lines(node: Document) -> Iterator[str]:

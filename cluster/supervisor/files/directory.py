@@ -273,14 +273,30 @@ class ClusterDirectory:
             return True
         return False
 
+    def is_lost(self) -> bool:
+        """Return True if the file that this process locked is no longer there.
+
+        The directory was removed or renamed while the cluster runs. What is at its path now is not ours to change.
+        """
+        try:
+            return self._locked_by() != str(os.getpid())
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # such as without a free file descriptor
+            return False
+
     def supervisor_pid(self) -> str:
         """Return the process id of the last supervisor, as text; empty if unknown."""
         try:
-            with open_regular(self.path / "supervisor.lock") as lock:
-                text = lock.read(_LONGEST_PID).decode("ascii", "replace")
+            text = self._locked_by()
         except OSError:
             return ""
         return text if text.isdecimal() else ""
+
+    def _locked_by(self) -> str:
+        """Return what the last supervisor wrote into the lock. OSError."""
+        with open_regular(self.path / "supervisor.lock") as lock:
+            return lock.read(_LONGEST_PID).decode("ascii", "replace")
 
     def _socket(self, name: str) -> Path:
         path = self.path / name

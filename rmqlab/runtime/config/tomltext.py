@@ -7,6 +7,7 @@ from typing import Any, Final
 
 MOST_PARTS: Final = 200
 """Parts of a dotted key. The time of `tomllib` grows with their square: 23 minutes for a key of 1 MB."""
+BYTE_ORDER_MARK: Final = "\ufeff"
 _TEXT = r'(?>"(?:[^"\\\n]|\\.)*"?|\x27[^\x27\n]*\x27?)'
 _LONG_TEXT = r'(?>"""(?:[^"\\]|\\[\s\S]?|(?!""")")*|\x27{3}(?:[^\x27]|(?!\x27{3})\x27)*)(?:"{3,5}|\x27{3,5}|\Z)'
 _PART = rf"(?>[A-Za-z0-9_-]+|{_TEXT})"
@@ -54,8 +55,10 @@ def toml_fault(exc: ValueError | RecursionError, text: str) -> tuple[int, str]:
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the values of a TOML text.
 
-    TOMLDecodeError, ValueError for a number of thousands of digits, RecursionError for deep lists.
+    A byte order mark, as Windows editors write it, is ignored. TOMLDecodeError, ValueError for a number of thousands of
+    digits, RecursionError for deep lists.
     """
+    text = text.removeprefix(BYTE_ORDER_MARK)
     if text.count(".") >= MOST_PARTS:
         for found in _DOTTED.finditer(text):
             key = found["key"] or ""

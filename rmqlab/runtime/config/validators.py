@@ -4,6 +4,7 @@ Their errors contain key, value, and the expected value. The same validators che
 Python API, and requests 25 and 318 (issue 12.1).
 """
 
+import datetime as dt
 import unicodedata
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -123,8 +124,10 @@ def shown(value: object) -> str:
 def as_written(value: object) -> str:
     """As `shown`, for values of files and requests.
 
-    TOML and JSON have `true`, not `True`.
+    TOML and JSON have `true`, not `True`, and TOML has dates.
     """
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
     return str(value).lower() if isinstance(value, bool) else shown(value)
 
 

@@ -84,3 +84,11 @@ def test_a_file_in_the_place_of_the_home(tmp_path: Path, monkeypatch: pytest.Mon
         1,
         f"rmqlab: cannot create {home}/default: {home} is not a directory (see RMQLAB_HOME)\n",
     )
+
+
+def test_a_list_of_clusters_names_a_home_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
+    assert CliRunner().invoke(app, ["ls"]).exit_code == 0
+    (tmp_path / "file").touch()
+    text = f"rmqlab: {tmp_path}/file is not a directory: expected that of the clusters (see RMQLAB_HOME)\n"
+    assert error_of("ls") == (1, text)

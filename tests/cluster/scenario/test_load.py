@@ -101,7 +101,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
         ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
         ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected 0 to 1231"),
-        ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: there are two called 'broker-a'"),
+        ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: 'broker-a' is a node of the cluster"),
         ('kind = "produce"', 'kind = "prodce"', 11, "workload[1].kind: 'prodce'; did you mean produce?"),
         ('topic = "orders"\n\n', 'topik = "orders"\n\n', 12, "workload[1].topik: no such key; did you mean topic?"),
         ('start = "step"', 'start = "stop"', 18, "workload[2].start: 'stop'; did you mean step?"),
@@ -319,3 +319,10 @@ def test_settings_of_set_config_are_checked_before_the_start(settings: str, faul
 def test_settings_that_brokers_accept_pass() -> None:
     text = GOOD.replace("slaves = 1\n", "slaves = 1\nbroker_settings = { slave_read_enable = true }\n")
     check_settings(parse_scenario(text), text)
+
+
+def test_a_byte_order_mark_does_not_hide_the_first_line(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "windows.toml"
+    file.write_text(GOOD.replace('name = "', 'name = "../', 1), "utf-8-sig")
+    with pytest.raises(ScenarioError, match=r"windows.toml:1: name: cluster name"):
+        load_scenario(file)

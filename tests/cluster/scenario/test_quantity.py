@@ -1,3 +1,6 @@
+import datetime as dt
+import math
+
 import pytest
 
 from rmqlab.cluster.scenario.quantity import Quantity, QuantityError, parse_seconds
@@ -25,10 +28,19 @@ def test_a_number_alone_is_no_quantity(text: object) -> None:
         Quantity.parse(text)
 
 
-@pytest.mark.parametrize(("text", "message"), [("2", 'such as "2 s"'), (2, 'such as "2 s"'), ("two", 'such as "5 s"')])
-def test_an_error_shows_the_number_with_a_unit(text: object, message: str) -> None:
-    with pytest.raises(QuantityError, match=message):
+@pytest.mark.parametrize(
+    ("text", "number"), [("2", "2"), (2, "2"), ("two", "5"), (math.inf, "5"), (1e300, "5"), (-0.0, "5"), (True, "5")]
+)
+def test_an_error_shows_the_number_with_a_unit(text: object, number: str) -> None:
+    with pytest.raises(QuantityError, match=f'such as "{number} s" or "{number} messages"$'):
         Quantity.parse(text)
+    with pytest.raises(QuantityError, match=f'such as "{number} s"$'):
+        parse_seconds(text)
+
+
+def test_a_date_is_shown_as_toml_has_it() -> None:
+    with pytest.raises(QuantityError, match=r"^1979-05-27T07:32:00\+00:00: expected"):
+        Quantity.parse(dt.datetime(1979, 5, 27, 7, 32, tzinfo=dt.UTC))
 
 
 @pytest.mark.parametrize(("text", "message"), [("3 messages", "expected a time"), ("-1 s", "from 0 s to 720 h")])

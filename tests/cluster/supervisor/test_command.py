@@ -23,6 +23,7 @@ from rmqlab.cluster.supervisor.command import (
     CommandRequest,
     CommandResult,
     Failure,
+    explain_absence,
 )
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 
@@ -199,3 +200,13 @@ def test_a_reply_before_the_command_is_read(reply: Callable[[bytes], ClusterDire
     """A supervisor with too many connections does not read further ones."""
     with pytest.raises(CommandFailedError, match="broker-a is killed"):
         command.ask(reply(FAILED), "status", padding="x" * 2**20)
+
+
+def test_a_cluster_without_its_socket_can_be_stopped_by_a_signal(tmp_path: Path) -> None:
+    place = ClusterDirectory.at(tmp_path / "shop")
+    place.create()
+    with place.locked():
+        expected = f"cluster shop is starting or stopping; if that lasts, `kill {os.getpid()}` stops it in order"
+        assert explain_absence(place) == expected
+        (place.path / "supervisor.lock").write_text("")
+        assert explain_absence(place) == "cluster shop is starting or stopping"

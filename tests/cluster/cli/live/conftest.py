@@ -35,6 +35,7 @@ def document() -> Document:
             node("produce-1", "workload", messages=sent),
             node("consume-2", "workload", messages={"delivered": 1200, "committed": 40}),
         ],
+        "masters": {"broker-a": ["broker-a"]},
         "replication": [replication],
         "routes": {"namesrv-1": {"broker-a": {"0": master, "1": slave}}},
         "faults": [],

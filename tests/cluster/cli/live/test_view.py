@@ -105,6 +105,38 @@ def test_a_cluster_in_trouble(document: Document) -> None:
     assert slave["state"] == "ready"
 
 
+def test_two_masters_of_a_group_are_below_the_nodes(document: Document) -> None:
+    document["nodes"][2] |= {"role": "SYNC_MASTER", "broker_id": 0}
+    document |= {"masters": {"broker-a": ["broker-a", "broker-a-s"]}, "replication": []}
+    assert shown(document, Selection(), EVENTS)[5:8] == [
+        "   broker-a has 2 masters: broker-a, broker-a-s. Each accepts writes; a route",
+        "   has the one that registered last",
+        "   NAMESERVER    ROUTE",
+    ]
+    assert shown(document, Selection(), EVENTS, 40, 20)[5:9] == [
+        "   broker-a has 2 masters: broker-a,",
+        "   broker-a-s. Each accepts writes; a",
+        "   route has the one that registered",
+        "   last",
+    ]
+
+
+def test_warnings_about_masters_that_do_not_fit_are_counted(document: Document) -> None:
+    document["masters"] = {f"broker-{letter}": ["m", "n"] for letter in "abcdef"}
+    lines = shown(document, Selection(), EVENTS)
+    assert sum("has 2 masters" in line for line in lines) == 2
+    assert "   ... and 4 more groups" in lines
+
+
+def test_a_group_without_a_running_master_has_its_remedy(document: Document) -> None:
+    document["nodes"][1]["state"] = "killed"
+    document["masters"]["broker-a"] = []
+    assert shown(document, Selection(), EVENTS)[5:7] == [
+        "   broker-a has no running master: slaves serve reads, and RocketMQ promotes",
+        "   none; `start broker-a`, or `promote broker-a-s`",
+    ]
+
+
 def test_a_slave_that_starts_is_not_cut_off(document: Document) -> None:
     document["replication"][0] |= {"lag": 48_000, "connected": False}
     document["nodes"][2]["ha"] = {"connected": False, "has_connected": False}
