@@ -3,6 +3,8 @@
 import pathlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.verdict.findings import PLACES_LIMIT
 from tests.cluster.checks.manyrecords import METRIC, many_records
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_both_judges_list_the_same_records(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = many_records()
     summary = compare(spark, write_run(run, tmp_path))

@@ -4,6 +4,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import body_crc
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_both_need_the_role_and_every_checksum(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
     run.send(20, at=["broker-a"], crc=content_crc(body_crc(b"x"), 0, "", ""))
