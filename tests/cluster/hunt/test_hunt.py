@@ -62,6 +62,15 @@ def test_a_switch_that_fixes_a_flaw_is_on_in_later_schedules() -> None:
     assert list(attrs.evolve(hunt, on=failure.fixed_by).run(Progress())) == []
 
 
+def test_a_finding_that_no_fault_can_cause_breaks_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that change on their way are a fault that hunts do not draw for it."""
+    case = Case(seed=1, faults=(Fault("corruption", "broker-a", FIRST_FAULT, 20.0),), profile="4.9")
+    assert not trial.claims_for(case, ["explained"])
+    monkeypatch.setitem(CLAIMS, "explained", attrs.evolve(CLAIMS["explained"], applies=lambda _: True))
+    found = run_in_child(lambda: try_case(case, ["explained"]))
+    assert list(found.broken) == ["explained"], found
+
+
 def test_a_seed_has_the_same_outcome_again() -> None:
     case = draw_case(8, "4.9", ("kill", "pause", "consumer"), is_short=True)
     claims = ("nothing-lost", "same-log", "offsets-advance", "all-consumed", "no-crash")
