@@ -81,13 +81,23 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
         header.code,
         header.opaque,
         header.flag,
-        header.language if isinstance(header.language, str) else _LANGUAGE_NAMES.get(header.language or 0, "OTHER"),
+        _language(header.language),
         header.version,
         header.remark,
         body,
         JSON,
         None if fields is msgspec.UNSET or fields == _NO_FIELDS else fields,
     )
+
+
+def _language(given: str | int | None) -> str:
+    """Return the name of a language; OTHER for an unknown one.
+
+    Members of groups keep it, so it must not be a text of any length.
+    """
+    if isinstance(given, str):
+        return given if given in _LANGUAGE_CODES else "OTHER"
+    return _LANGUAGE_NAMES.get(given or 0, "OTHER")
 
 
 def _lenient_json_header(raw: bytes) -> _JsonHeader:
