@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +17,7 @@ from rmqlab.remoting.frame import (
     RemoteProtocolError,
     encode_frame,
 )
-from rmqlab.remoting.header import MAX_FIELDS, HeaderError, fields_from_json
+from rmqlab.remoting.header import MAX_FIELDS, HeaderError, fields_from_json, java_long, java_number
 
 
 @pytest.mark.parametrize("codec", [JSON, ROCKETMQ])
@@ -68,3 +69,9 @@ def test_the_longest_properties_fit() -> None:
     raw = json.dumps(header).encode()
     (frame,) = FrameDecoder().feed(encode_frame(Frame(JSON, raw)))
     assert decode_command(frame).ext_fields == header["extFields"]
+
+
+@pytest.mark.parametrize("read", [java_number, java_long])
+def test_errors_have_the_beginning_of_a_long_text(read: Callable[[str], int]) -> None:
+    with pytest.raises(ValueError, match=r"^not a number: '9{80}'$"):
+        read("9" * 1_000_000)
