@@ -25,6 +25,8 @@ SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
 MAX_KEYS = 20_000
 """Maximum number of keys in each family; further keys count in the totals only."""
+MAX_KEY_SIZE = 2048
+"""Characters of a key, and longer ones likewise: RETRY_TOPIC of a message that is sent back may have 32,767."""
 _WINDOWS = (1, 6, 60)
 """Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
 _TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -263,9 +265,9 @@ class BrokerStats:
         traffic.messages += 1
 
     def _begin(self, family: dict[str, Traffic], key: str) -> Traffic:
-        """Count under a new key, unless there are too many keys."""
+        """Count under a new key, unless it is too long, or there are too many."""
         traffic = Traffic(self._sampled_at)
-        if len(family) < MAX_KEYS:
+        if len(family) < MAX_KEYS and len(key) <= MAX_KEY_SIZE:
             family[key] = traffic
         return traffic
 

@@ -6,7 +6,7 @@ Classes ClientManageProcessor, ConsumerManageProcessor.
 from collections.abc import Iterator
 
 from rmqlab.broker.state import Broker
-from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
+from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, Member, TooManyClientsError
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
@@ -25,9 +25,10 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Work:
     data = HeartbeatData.decode(request.command.body)
     if len(data.consumer_data_set) > MAX_GROUPS_OF_CHANNEL:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client has at most {MAX_GROUPS_OF_CHANNEL} consumer groups here")
-    member = Member(
-        request.channel, data.client_id or "", request.command.language, request.command.version, broker.now()
-    )
+    client_id = data.client_id or ""
+    if len(client_id) > MAX_NAME_SIZE:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client id has at most {MAX_NAME_SIZE} characters here")
+    member = Member(request.channel, client_id, request.command.language, request.command.version, broker.now())
     try:
         for consumer in data.consumer_data_set:
             yield from _register_consumer(broker, consumer, member)

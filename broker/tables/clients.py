@@ -21,7 +21,7 @@ MAX_MEMBERS = 500_000
 MAX_SUBSCRIPTION_BYTES = 256 * 2**20
 """Limit of the estimated size of all subscriptions, in bytes."""
 MAX_NAME_SIZE = 1024
-"""Characters in a group name. 4.9.8 has no limit but the frame."""
+"""Characters in a group name or a client id. 4.9.8 has no limit but the frame."""
 _SUBSCRIPTION_COST = 512
 _TAG_COST = 100
 
@@ -96,6 +96,8 @@ def subscriptions_size(subscriptions: Iterable[SubscriptionData]) -> int:
         + len(one.topic)
         + len(one.sub_string)
         + len(one.filter_class_source or "")
+        + len(one.expression_type)
+        + sum(map(len, one.tags_set))
         + _TAG_COST * (len(one.tags_set) + len(one.code_set))
         for one in subscriptions
     )

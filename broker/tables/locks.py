@@ -37,17 +37,17 @@ class QueueLocks:
     def lock(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
         """Acquire or renew a lock that is free, the client's own, or expired.
 
-        False also if there are too many.
+        False also if there are too many, or if the names are too long.
         """
         owner = self._owners.get(queue)
         if owner is not None and owner[0] != client_id and now - owner[1] <= LOCK_LIFE:
             return False
-        if owner is None and not self._has_room(queue, client_id, now):
+        if _names_size(queue, client_id) > MAX_NAME_SIZE or (owner is None and not self._has_room(now)):
             return False
         self._owners[queue] = (client_id, now)
         return True
 
-    def _has_room(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
+    def _has_room(self, now: float) -> bool:
         """Return True if there is room for one more lock.
 
         Drops expired locks when the table has doubled since the last removal.
@@ -55,11 +55,14 @@ class QueueLocks:
         if len(self._owners) >= self._pruned_at:
             self._owners = {queue: owner for queue, owner in self._owners.items() if now - owner[1] <= LOCK_LIFE}
             self._pruned_at = max(2 * len(self._owners), _FIRST_PRUNED)
-        names = len(queue.group) + len(queue.topic) + len(queue.broker_name) + len(client_id or "")
-        return len(self._owners) < MAX_LOCKS and names <= MAX_NAME_SIZE
+        return len(self._owners) < MAX_LOCKS
 
     def unlock(self, queue: LockedQueue, client_id: str | None) -> None:
         """Release a lock, if it is this client's."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] == client_id:
             del self._owners[queue]
+
+
+def _names_size(queue: LockedQueue, client_id: str | None) -> int:
+    return len(queue.group) + len(queue.topic) + len(queue.broker_name) + len(client_id or "")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from rmqlab.remoting.fastjson import MAX_TABLE_VALUES, MAX_VALUES, FastJsonError, parse_fastjson
+from rmqlab.remoting.fastjson import BODY_LIMITS, TABLE_LIMITS, FastJsonError, TextLimits, parse_fastjson
 
 
 class BodyError(ValueError):
@@ -28,8 +28,8 @@ class BodyError(ValueError):
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base class of all JSON bodies: one parser and several output formats."""
 
-    max_values: ClassVar[int] = MAX_VALUES
-    """Maximum number of members and items in text that is not strict JSON of the declared types. See `Table`."""
+    limits: ClassVar[TextLimits] = BODY_LIMITS
+    """Limits of text that is not strict JSON of the declared types. See `Table`."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -45,9 +45,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             else:
                 return body
         try:
-            return msgspec.convert(
-                cls.normalized(_without_nulls(parse_fastjson(raw, cls.max_values))), cls, strict=False
-            )
+            return msgspec.convert(cls.normalized(_without_nulls(parse_fastjson(raw, cls.limits))), cls, strict=False)
         except (FastJsonError, msgspec.ValidationError, RecursionError) as exc:
             raise BodyError(f"{cls.__name__}: {exc}") from None
 
@@ -89,10 +87,10 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Table(Body, frozen=True, kw_only=True):
     """A body that lists all topics, groups or queues of a broker.
 
-    Its limit of values is higher.
+    Its limits are higher.
     """
 
-    max_values: ClassVar[int] = MAX_TABLE_VALUES
+    limits: ClassVar[TextLimits] = TABLE_LIMITS
 
 
 def encode_part(value: object) -> bytes:

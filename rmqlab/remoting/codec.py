@@ -14,7 +14,7 @@ import msgspec
 
 from rmqlab.remoting.codes import VERSION, LanguageCode
 from rmqlab.remoting.command import RESPONSE, Command
-from rmqlab.remoting.fastjson import FastJsonError, parse_fastjson
+from rmqlab.remoting.fastjson import FastJsonError, TextLimits, parse_fastjson
 from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, HeaderTooLargeError, RemoteProtocolError, frame_prefix
 from rmqlab.remoting.header import MAX_FIELDS, Int
 from rmqlab.remoting.templates import MAX_SIZE, MAX_TEMPLATES, Template, TemplateFields, text_of
@@ -24,8 +24,8 @@ _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _MAX_SHORT = 2**15 - 1
 
-MAX_DIALECT_VALUES = 20_000
-"""Maximum number of members and items in a JSON header that is not strict JSON of the usual types."""
+DIALECT_LIMITS = TextLimits(values=20_000, size=2**20)
+"""Limits of a JSON header that is not strict JSON of the usual types."""
 
 _LANGUAGE_NAMES = {code.value: code.name for code in LanguageCode}
 _LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
@@ -81,7 +81,7 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
         header.code,
         header.opaque,
         header.flag,
-        header.language if isinstance(header.language, str) else _LANGUAGE_NAMES.get(header.language or 0, "OTHER"),
+        _language(header.language),
         header.version,
         header.remark,
         body,
@@ -90,13 +90,23 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
     )
 
 
+def _language(given: str | int | None) -> str:
+    """Return the name of a language; OTHER for an unknown one.
+
+    Members of groups keep it, so it must not be a text of any length.
+    """
+    if isinstance(given, str):
+        return given if given in _LANGUAGE_CODES else "OTHER"
+    return _LANGUAGE_NAMES.get(given or 0, "OTHER")
+
+
 def _lenient_json_header(raw: bytes) -> _JsonHeader:
     """Parse a header as leniently as fastjson.
 
     Accepts bare and single-quoted names, null instead of a number, numbers instead of text, and so on.
     """
     try:
-        value = parse_fastjson(raw, MAX_DIALECT_VALUES)
+        value = parse_fastjson(raw, DIALECT_LIMITS)
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"JSON header is not an object: {raw[:80]!r}")
         fields = value.pop("extFields", None)

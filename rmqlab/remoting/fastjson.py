@@ -14,6 +14,7 @@ accepts single quotes and letters as bare keys, but neither digits nor objects a
 """
 
 import contextlib
+import json
 import re
 from typing import Any
 
@@ -30,16 +31,32 @@ MAX_EXPANDED = 2**20
 A value has weight 8, text 1 more per character. Without a limit, 1 MB of JSON with 1,000 references to half of it
 expands to 284 MB of objects (issue 12.6).
 """
-MAX_VALUES = 200_000
-"""Maximum number of members and items in one text: parsing takes at most 0.2 s."""
-MAX_TABLE_VALUES = 2_000_000
-"""The same for tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many."""
 _INT_DIGITS = 20
 """Longer numbers become floats: a peer could choose huge integers with equal hashes, which make dicts slow."""
 
 
+@attrs.frozen
+class TextLimits:
+    """Limits of one text.
+
+    They bound the time of parsing, because a server's event loop waits for it.
+    """
+
+    values: int
+    """Maximum number of members, items and comments."""
+    size: int
+    """Maximum number of bytes."""
+
+
+BODY_LIMITS = TextLimits(values=200_000, size=4 * 2**20)
+"""20 bytes for each value, as in an average body. Parsing takes at most 0.3 s."""
+TABLE_LIMITS = TextLimits(values=2_000_000, size=32 * 2**20)
+"""For tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many values. In files,
+indentation is added."""
+
+
 class FastJsonError(ValueError):
-    """The text is neither JSON nor fastjson's dialect of it."""
+    """The text is neither JSON nor fastjson's dialect of it, or it exceeds a limit."""
 
 
 class ObjectKey(dict[str, Any]):
@@ -52,13 +69,15 @@ class ObjectKey(dict[str, Any]):
         return hash(frozenset(self.items()))
 
 
-def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
+def parse_fastjson(raw: bytes, limits: TextLimits = BODY_LIMITS) -> Any:
     """Parse JSON, or else the dialect.
 
-    FastJsonError if it is neither or has too many values.
+    FastJsonError if it is neither or exceeds a limit.
     """
-    if sum(map(raw.count, _BEFORE_VALUES)) > max_values:
-        raise FastJsonError(f"more than {max_values} values")
+    if len(raw) > limits.size:
+        raise FastJsonError(f"{len(raw)} bytes: more than {limits.size}")
+    if sum(map(raw.count, _BEFORE_VALUES)) > limits.values:
+        raise FastJsonError(f"more than {limits.values} values")
     try:
         try:
             value = msgspec.json.decode(raw)
@@ -95,38 +114,45 @@ def parse_dialect(raw: bytes) -> Any:
     return value
 
 
-_BEFORE_VALUES = (b",", b":", b"[", b"{")
+_BEFORE_VALUES = (b",", b":", b"[", b"{", b"/*", b"//")
+"""Text before each member, item or comment."""
 
 _TOKEN = re.compile(
-    r"""(?:\s|\ufeff|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\n]*(?:\n|\Z))*
+    r"""[\s\ufeff]*+
       (?:
         (?P<mark>[{}\[\]:,])
       | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
       | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
       | (?P<number>[+-]?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![\w$])
       | (?P<name>[^\W\d][\w$]*+|\$[\w$]*+)
+      | (?P<comment>/\*|//[^\n]*+)
     )""",
     re.VERBOSE | re.DOTALL,
 )
-# Spaces and comments match in one way only, and tokens are possessive: no input causes long backtracking. (The part for
-# spaces is not possessive, because Python before 3.11.5 loses matches that backtrack in a possessive group: gh-106052.)
+# All repetitions are possessive: for others, `re` keeps up to 128 bytes for each round, 2 GB for a frame of spaces. (None
+# contains a part that backtracks: Python before 3.11.5 loses matches of those, see gh-106052.)
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_HEX_ESCAPE = re.compile(r"\\x(?=[0-9a-fA-F]{2})")
+_NEEDLESS_BACKSLASH = re.compile(r'\\(?!["bfnrt/]|u[0-9a-fA-F]{4})')
+_STRICT_STRINGS = json.JSONDecoder(strict=False)
+"""Accepts control characters in strings."""
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONSTANTS = {"true": True, "false": False, "null": None, "NaN": None}
 
 
 def _unescape(text: str) -> str:
+    """Replace the escapes of a string.
+
+    All at a time, by functions in C: a Python function for each takes seconds in a frame of escapes.
+    """
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(_unescaped, text)
-    # Two \u escapes can be a surrogate pair; a lone surrogate becomes a replacement character.
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    digits = match[1] or match[2]
-    return chr(int(digits, 16)) if digits else _ESCAPED.get(match[3], match[3])
+    text = text.replace(r"\\", r"\u005c")  # now each backslash begins an escape
+    text = _HEX_ESCAPE.sub(r"\\u00", text).replace(r"\v", r"\u000b").replace(r"\0", r"\u0000")
+    text = _NEEDLESS_BACKSLASH.sub("", text)
+    text = text.replace(r"\"", '"').replace('"', r"\"")  # single quotes may enclose double ones
+    plain: str = _STRICT_STRINGS.decode(f'"{text}"')  # two \u escapes can be a surrogate pair
+    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", plain)
 
 
 @attrs.define
@@ -137,11 +163,17 @@ class _Reader:
     at: int = 0
 
     def next(self) -> re.Match[str]:
-        token = _TOKEN.match(self.text, self.at)
-        if token is None:
-            raise self.error("a value")
-        self.at = token.end()
-        return token
+        while True:
+            token = _TOKEN.match(self.text, self.at)
+            if token is None:
+                raise self.error("a value")
+            self.at = token.end()
+            if token.lastgroup != "comment":
+                return token
+            if token["comment"] == "/*":
+                self.at = self.text.find("*/", self.at) + 2
+                if self.at < 2:
+                    raise FastJsonError("a comment without end")
 
     def error(self, wanted: str) -> FastJsonError:
         return FastJsonError(f"{wanted} expected at character {self.at}: {self.text[self.at : self.at + 20]!r}")
@@ -225,6 +257,7 @@ def _number(text: str) -> int | float | None:
 
 
 _STEP = re.compile(r"\.((?:\\+.|[^.\[\\])++)|\[([0-9]++)\]", re.DOTALL)
+_ESCAPING = re.compile(r"\\+(?=.)")
 
 
 def resolve_references(root: Any, max_expanded: int = MAX_EXPANDED) -> Any:
@@ -302,7 +335,7 @@ def _value_at(root: Any, path: str) -> Any:
         try:
             if step is None or path[0] != "$":
                 raise KeyError(path)
-            name = re.sub(r"\\+(.)", r"\1", step[1]) if step[1] else step[2]
+            name = _ESCAPING.sub("", step[1]) if step[1] else step[2]
             value = value[int(name)] if isinstance(value, list) else value[name]
         except (LookupError, TypeError, ValueError):
             raise FastJsonError(f"reference to {path[:80]!r}, where there is no value") from None

@@ -27,6 +27,13 @@ MAX_FRAME = 16 * 2**20
 MAX_HEADER = 2**24 - 1
 """Maximum header size in bytes: its size field has 24 bits."""
 
+MAX_RECEIVED_HEADER = 2**20
+"""The same for headers that are read, because an event loop waits while a long one is parsed.
+
+The longest of RocketMQ has message properties of 32,767 characters, 200 KB if each is an escape. Properties up to four
+times as long, which brokers reject with code 13, fit too.
+"""
+
 
 class RemoteProtocolError(Exception):
     """The peer violated the protocol.
@@ -100,6 +107,8 @@ class FrameDecoder:
                     f"length {length}, header size {header_size}, serialize type {marked >> 24}:"
                     f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}",
                 )
+            if header_size > MAX_RECEIVED_HEADER:
+                raise RemoteProtocolError(f"header of {header_size} bytes: expected at most {MAX_RECEIVED_HEADER}")
             end = at + 4 + length
             if end > size:
                 self._needed = 4 + length

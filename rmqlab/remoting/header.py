@@ -204,7 +204,7 @@ def java_long(text: str) -> int:
     """
     value = _whole(-(2**63), 2**63 - 1, text)
     if value is None:
-        raise ValueError(f"not a number: {text!r}")
+        raise ValueError(f"not a number: {text[:80]!r}")
     return value
 
 

@@ -11,6 +11,9 @@ from rmqlab.store.results import QueryResult
 
 T = TypeVar("T")
 
+_LONGEST_KEY = 2**16
+"""Characters of `topic#key`. Keys are among the properties of a message, which have at most 32,767."""
+
 
 def search_by_key(
     index: Index | None, log: CommitLog, topic_and_key: str, limit: int, begin: int, end: int
@@ -22,6 +25,8 @@ def search_by_key(
     Each record found is checked against its hash, because after a torn write or in a damaged file an entry may point
     anywhere (issue 12.13).
     """
+    if len(topic_and_key) > _LONGEST_KEY:
+        return QueryResult([], 0, 0)
     hashed = key_hash(topic_and_key.encode("utf-8", "replace"))
     found, right = list[int](), list[int]()
     if index is not None:

@@ -7,11 +7,19 @@ import json
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from rmqlab.broker.scripted import ScriptedPeer
-from rmqlab.broker.stats import MAX_KEYS, BrokerStats
-from rmqlab.broker.tables.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
+from rmqlab.broker.stats import MAX_KEY_SIZE, MAX_KEYS, BrokerStats
+from rmqlab.broker.tables.clients import (
+    MAX_NAME_SIZE,
+    ConsumerTable,
+    Member,
+    ProducerTable,
+    TooManyClientsError,
+    subscriptions_size,
+)
 from rmqlab.broker.tables.locks import LOCK_LIFE, LockedQueue, QueueLocks
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
@@ -84,6 +92,28 @@ def test_memory_of_subscriptions_is_counted_and_limited(monkeypatch: pytest.Monk
     assert "h" not in consumers.groups
     consumers.leave_all(peer)  # type: ignore[arg-type]
     assert consumers.size == 0
+
+
+@pytest.mark.parametrize("name", ["topic", "sub_string", "expression_type", "filter_class_source", "tags_set"])
+def test_each_text_of_a_subscription_is_counted(name: str) -> None:
+    data = SubscriptionData(topic="T", tags_set=["A"], filter_class_source="")
+    text: Any = "x" * 100_000
+    longer = msgspec.structs.replace(data, **{name: [text] if name == "tags_set" else text})
+    assert subscriptions_size([longer]) - subscriptions_size([data]) > 99_000
+
+
+@pytest.mark.parametrize("role", ["consumerDataSet", "producerDataSet"])
+def test_client_ids_are_limited(talk: TalkingBroker, role: str) -> None:
+    """Each member keeps its own."""
+
+    def beat(client_id: str) -> int:
+        body = {"clientID": client_id, "consumerDataSet": [], "producerDataSet": [], role: [{"groupName": "g"}]}
+        return talk.ask(RequestCode.HEART_BEAT, None, json.dumps(body).encode()).code
+
+    assert beat("c" * (MAX_NAME_SIZE + 1)) == ResponseCode.SYSTEM_ERROR
+    assert not talk.broker.consumers.groups | talk.broker.producers.groups
+    assert beat("c" * MAX_NAME_SIZE) == ResponseCode.SUCCESS
+    assert beat("c" * (MAX_NAME_SIZE + 1)) == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_heartbeat_drops_the_topics_that_it_does_not_name() -> None:
@@ -180,11 +210,26 @@ def test_expired_locks_are_forgotten_and_all_are_limited(monkeypatch: pytest.Mon
     assert not locks.lock(LockedQueue("g" * 2048, "T", "b", 1), "c", LOCK_LIFE + 1)
 
 
+def test_an_expired_lock_goes_to_no_client_with_a_long_id() -> None:
+    locks, queue = QueueLocks(), LockedQueue("g", "T", "b", 0)
+    assert locks.lock(queue, "c", 0.0)
+    assert not locks.lock(queue, "d" * 2048, LOCK_LIFE + 1)
+    assert locks.lock(queue, "d" * 2045, LOCK_LIFE + 1)
+
+
 def test_a_request_locks_so_many_queues(talk: TalkingBroker) -> None:
     queues = [{"brokerName": "b", "queueId": number, "topic": "T"} for number in range(32_769)]
     body = json.dumps({"clientId": "c", "consumerGroup": "g", "mqSet": queues}).encode()
     assert talk.ask(RequestCode.LOCK_BATCH_MQ, None, body).code == ResponseCode.SYSTEM_ERROR
     assert len(talk.broker.locks) == 0
+
+
+def test_long_keys_count_in_the_totals_only() -> None:
+    stats = BrokerStats(0)
+    topic = "T" * (MAX_KEY_SIZE - len("@g"))
+    for name in (topic, topic + "T"):
+        stats.count_send_back(name, "g")
+    assert [*stats.send_backs] == [f"{topic}@g"]
 
 
 def test_statistics_have_so_many_keys_and_forget_those_of_yesterday() -> None:

@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqlab.remoting.fastjson import (
+    BODY_LIMITS,
     MAX_DEPTH,
     MAX_EXPANDED,
     MAX_REFERENCES,
-    MAX_VALUES,
+    TABLE_LIMITS,
     FastJsonError,
     ObjectKey,
     parse_dialect,
@@ -118,7 +119,7 @@ def test_depth_is_bounded(opening: bytes) -> None:
 def test_depth_of_strict_json_is_bounded(opening: bytes, depth: int) -> None:
     closing = {b"{": b"}", b"[": b"]"}[opening[:1]]
     with pytest.raises(FastJsonError, match="too deep"):
-        parse_fastjson(opening * depth + b"1" + closing * depth, 10**6)
+        parse_fastjson(opening * depth + b"1" + closing * depth, TABLE_LIMITS)
 
 
 def test_strict_json_can_have_many_objects_and_brackets_in_texts() -> None:
@@ -198,7 +199,9 @@ def test_a_body_may_repeat_as_much_as_its_own_size() -> None:
     assert parse_fastjson(json.dumps([large, {"$ref": "$[0]"}]).encode()) == [large, large]
 
 
-@pytest.mark.parametrize("raw", [b"[%s1]" % (b"1," * MAX_VALUES), b"{a:[%s{}]}" % (b"{}," * MAX_VALUES)])
+@pytest.mark.parametrize(
+    "raw", [b"[%s1]" % (b"1," * BODY_LIMITS.values), b"{a:[%s{}]}" % (b"{}," * BODY_LIMITS.values)]
+)
 def test_values_are_counted(raw: bytes) -> None:
     with pytest.raises(FastJsonError, match="more than 200000 values"):
         parse_fastjson(raw)

@@ -2,13 +2,22 @@
 
 import json
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.command import Command
-from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, FrameDecoder, RemoteProtocolError
-from rmqlab.remoting.header import MAX_FIELDS, HeaderError, fields_from_json
+from rmqlab.remoting.frame import (
+    JSON,
+    MAX_RECEIVED_HEADER,
+    ROCKETMQ,
+    Frame,
+    FrameDecoder,
+    RemoteProtocolError,
+    encode_frame,
+)
+from rmqlab.remoting.header import MAX_FIELDS, HeaderError, fields_from_json, java_long, java_number
 
 
 @pytest.mark.parametrize("codec", [JSON, ROCKETMQ])
@@ -43,3 +52,26 @@ def test_more_in_json_are_not_parsed(raw: str) -> None:
 def test_one_long_value_is_one_field() -> None:
     value = '"a":1,' * 100_000
     assert fields_from_json(json.dumps({"properties": value}).encode()) == {"properties": value}
+
+
+@pytest.mark.parametrize("codec", [JSON, ROCKETMQ])
+def test_long_headers_are_refused_before_they_arrive(codec: int) -> None:
+    prefix = struct.pack(">iI", 4 + MAX_RECEIVED_HEADER + 1, codec << 24 | MAX_RECEIVED_HEADER + 1)
+    with pytest.raises(RemoteProtocolError, match=f"header of {MAX_RECEIVED_HEADER + 1} bytes: expected at most"):
+        FrameDecoder().feed(prefix)
+    (frame,) = FrameDecoder().feed(encode_frame(Frame(codec, bytes(MAX_RECEIVED_HEADER))))
+    assert len(frame.header) == MAX_RECEIVED_HEADER
+
+
+def test_the_longest_properties_fit() -> None:
+    """A broker has to read those up to 131,072 characters, to reject longer ones."""
+    header = {"code": 310, "opaque": 1, "extFields": {"i": "\x01" * 131_072}}
+    raw = json.dumps(header).encode()
+    (frame,) = FrameDecoder().feed(encode_frame(Frame(JSON, raw)))
+    assert decode_command(frame).ext_fields == header["extFields"]
+
+
+@pytest.mark.parametrize("read", [java_number, java_long])
+def test_errors_have_the_beginning_of_a_long_text(read: Callable[[str], int]) -> None:
+    with pytest.raises(ValueError, match=r"^not a number: '9{80}'$"):
+        read("9" * 1_000_000)

@@ -174,6 +174,23 @@ def test_a_long_chain_is_searched_in_steps(open_store: Open, clock: ManualClock)
     assert len(store.query("orders", "same", 3, 0, 2**62).buffers) == 3
 
 
+def test_a_key_longer_than_all_properties_is_not_searched(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hash took seconds."""
+    store = open_store(max_index_num=5000, max_hash_slot_num=100)
+    store.put(new_message(keys="k"))
+    hashed = list[bytes]()
+
+    def key_hash(key: bytes) -> int:
+        hashed.append(key)
+        return 0
+
+    monkeypatch.setattr("rmqlab.store.keysearch.key_hash", key_hash)
+    assert store.query("orders", "k" * 2**16, 3, 0, 2**62).buffers == []
+    assert hashed == []
+    store.query("orders", "k" * 32_767, 3, 0, 2**62)
+    assert hashed == [b"orders#" + b"k" * 32_767]
+
+
 def test_a_search_ends_at_a_file_that_is_dropped_meanwhile(open_store: Open, clock: ManualClock) -> None:
     store = open_store(max_index_num=5000, max_hash_slot_num=100)
     clock.step = 10_000

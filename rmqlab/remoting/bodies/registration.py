@@ -18,7 +18,7 @@ import msgspec
 
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import Body, BodyError
-from rmqlab.remoting.fastjson import MAX_VALUES
+from rmqlab.remoting.fastjson import BODY_LIMITS, TextLimits
 from rmqlab.remoting.header import java_number
 from rmqlab.remoting.steps import run_to_end
 
@@ -34,7 +34,7 @@ _INT = struct.Struct(">i")
 class RegisterBrokerBody(Body, frozen=True, kw_only=True):
     """Request of 103. Filter servers of None leave those that are known.
 
-    It has the limit of values of a small body: a nameserver parses it in its event loop, and brokers send strict JSON.
+    It has the limits of a small body: a nameserver parses it in its event loop, and brokers send strict JSON.
     """
 
     filter_server_list: list[str] | None = []
@@ -51,9 +51,9 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
 
 
 class _LegacyTopics(TopicConfigSerializeWrapper, frozen=True, kw_only=True):
-    """The legacy form, with the limit of values of a registration."""
+    """The legacy form, with the limits of a registration."""
 
-    max_values: ClassVar[int] = MAX_VALUES
+    limits: ClassVar[TextLimits] = BODY_LIMITS
 
 
 def body_crc32(body: bytes) -> int:
@@ -172,7 +172,7 @@ def _topic_from_line(line: bytes) -> TopicConfig:
     5.x writes a sixth word, which 4.9 refuses too.
     """
     try:
-        name, reads, writes, perm, filter_type = line.decode().split(" ")
+        name, reads, writes, perm, filter_type = line.decode().split(" ", 5)
         return TopicConfig(
             topic_name=name,
             read_queue_nums=java_number(reads),

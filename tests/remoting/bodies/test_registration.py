@@ -1,6 +1,7 @@
 """The three forms of a registration's body."""
 
 import struct
+import tracemalloc
 import zlib
 
 import pytest
@@ -18,7 +19,7 @@ from rmqlab.remoting.bodies.registration import (
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import VERSION
-from rmqlab.remoting.fastjson import MAX_VALUES
+from rmqlab.remoting.fastjson import BODY_LIMITS
 
 NAMES = st.text(alphabet="%|_-abcXYZ019", min_size=1, max_size=12)
 COUNTS = st.integers(0, 2**31 - 1)
@@ -165,10 +166,30 @@ def test_topics_are_counted_in_both_forms() -> None:
 @pytest.mark.parametrize("version", [VERSION, 1])
 def test_other_text_than_strict_json_has_a_limit_of_values(version: int) -> None:
     """A nameserver parses it in its event loop: 2,000,000 values took 3 s."""
-    values = b"'x':[" + b",".join([b"1"] * MAX_VALUES) + b"]"
+    values = b"'x':[" + b",".join([b"1"] * BODY_LIMITS.values) + b"]"
     raw = b"{%s}" % values if version == 1 else b"{'topicConfigSerializeWrapper':{%s}}" % values
-    with pytest.raises(BodyError, match=f"more than {MAX_VALUES} values"):
+    with pytest.raises(BodyError, match=f"more than {BODY_LIMITS.values} values"):
         decode_registration(raw, version=version, compressed=False)
+
+
+def test_a_long_version_in_the_dialect_is_rejected() -> None:
+    """A frame of 16 KB stopped a nameserver for 13 s."""
+    body = compressed(version=b"{counter:1,timestamp:" + b" " * (MAX_INFLATED - 100) + b"2}")
+    assert len(body) < 20_000
+    with pytest.raises(BodyError, match=f"bytes: more than {BODY_LIMITS.size}"):
+        decode_compressed(body)
+
+
+def test_a_line_of_many_words_is_not_split_to_its_end() -> None:
+    """A frame of 16 KB took 128 MB."""
+    body = compressed(b"T" + b" " * (MAX_INFLATED - 100))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyError, match="not a topic's five words"):
+            decode_compressed(body)
+        assert tracemalloc.get_traced_memory()[1] < 5 * MAX_INFLATED
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("number", [b"2147483648", b"9" * 5_000, b"-2147483649", b"1e999999", b"0x1"])
