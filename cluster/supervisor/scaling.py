@@ -90,7 +90,8 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
 
     Their data stay on disk.
 
-    Errors as `membership.removal`; WrongStateError for a node that is paused, or at which a fault is in force.
+    Errors as `membership.removal`; WrongStateError for a node that is paused, at which a fault is in force, or that
+    another command starts meanwhile.
     """
     async with supervisor.changing:
         nodes = removal(target, [*supervisor.nodes.values()])
@@ -104,6 +105,9 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
         for name in names:
             if supervisor.process_state(name).is_alive:
                 await supervisor.stop(name)
+        for name in names:
+            if supervisor.process_state(name).is_alive:
+                raise WrongStateError(f"{name} is not removed: another command has started it meanwhile")
         spec = without(supervisor.spec, names)
         _forget(supervisor, spec, supervisor.placement, names)
         supervisor.directory.change_nodes(spec, supervisor.placement)

@@ -4,6 +4,8 @@ import pathlib
 import tomllib
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster, open_cluster
@@ -93,6 +95,22 @@ async def test_a_role_change_applies_to_all_targets_or_to_no_target(place: pathl
         assert cluster.supervisor.process_state("broker-a-s").is_alive
         with pytest.raises(UnknownTargetError, match="no node 'broker-x' here"):
             await cluster.promote("broker-x")
+
+
+async def test_a_slave_that_is_removed_meanwhile_is_not_promoted(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
+
+        async def promote() -> None:
+            with pytest.raises(WrongStateError, match="broker-a-s is no node of this cluster any more"):
+                await cluster.promote("broker-a-s", "broker-a-s")
+
+        async with trio.open_nursery() as nursery, cluster.supervisor.changing:
+            nursery.start_soon(cluster.remove, "broker-a-s")
+            await wait_all_tasks_blocked()
+            nursery.start_soon(promote)
+            await wait_all_tasks_blocked()
+            assert cluster.supervisor.process_state("broker-a-s").is_alive, "both wait"
+        assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s2"]
 
 
 async def test_a_node_with_unreadable_settings_keeps_its_role(place: pathlib.Path) -> None:
