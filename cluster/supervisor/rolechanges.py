@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from rmqlab.cluster.supervisor.files import nodestore
+from rmqlab.cluster.supervisor.files.directory import RecordNotSavedError
 from rmqlab.cluster.supervisor.leadership import hand_over
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.plan.roles import changes_of, check_one_each, demoted, promoted
@@ -51,12 +52,13 @@ async def _change_roles(
 
 
 async def _change_role(supervisor: Supervisor, before: Node, now: Node) -> None:
+    roles = changes_of({**supervisor.nodes, now.name: now}.values())
     try:
-        await in_thread(nodestore.write_role, supervisor.directory, now)
-    except (OSError, ValueError, nodestore.OutsideError) as exc:
+        with supervisor.directory.changed_record(roles=roles):
+            await in_thread(nodestore.write_role, supervisor.directory, now)
+    except (OSError, ValueError, nodestore.OutsideError, RecordNotSavedError) as exc:
         raise NodeFailedError(f"{now.name} is stopped, and keeps its role: {exc}") from None
     supervisor.nodes[now.name] = now
-    supervisor.directory.change_roles(changes_of(supervisor.nodes.values()))
     supervisor.record(
         now.name,
         "role_changed",

@@ -153,8 +153,7 @@ class Supervisor:
         """
         node = self.node(name)
         try:
-            if changes := self.pending_settings.pop(name, None):
-                await in_thread(nodestore.change_settings, self.directory, name, changes)
+            await self._write_pending_settings(name)
             await in_thread(nodestore.check_startable, self.directory, node)
             if (settings := self.workload_settings.get(name)) is not None:
                 nodestore.write_settings(self.directory, name, settings)
@@ -181,6 +180,16 @@ class Supervisor:
                 run=self.run,
             )
         )
+
+    async def _write_pending_settings(self, name: str) -> None:
+        """Write settings into a node's file. On a failure, such as a full disk, its next start does."""
+        if not (changes := self.pending_settings.pop(name, None)):
+            return
+        try:
+            await in_thread(nodestore.change_settings, self.directory, name, changes)
+        except BaseException:
+            self.pending_settings[name] = {**changes, **self.pending_settings.get(name, {})}
+            raise
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is ready.

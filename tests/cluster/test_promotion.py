@@ -121,6 +121,17 @@ async def test_a_node_with_unreadable_settings_keeps_its_role(place: pathlib.Pat
         assert (await roles_of(cluster))["broker-a-s"] == ("SLAVE", 1)
 
 
+async def test_a_role_that_a_full_disk_cannot_save_is_kept(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        (place / "cluster.json.new").symlink_to("/dev/full")
+        with pytest.raises(
+            NodeFailedError, match=r"broker-a-s is stopped, and keeps its role: .* No space left on device"
+        ):
+            await cluster.promote("broker-a-s")
+        assert (await roles_of(cluster))["broker-a-s"] == ("SLAVE", 1)
+        assert settings_of(place, "broker-a-s") == ("SLAVE", 1)
+
+
 async def test_a_fault_stays_where_it_was_applied(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
         fault = await cluster.fault(Isolation(target="broker-a:slave"))

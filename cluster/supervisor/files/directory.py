@@ -17,10 +17,11 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import attrs
 
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, with_changes
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.config.validators import line_fault, shown, within
@@ -48,6 +49,10 @@ class SetupError(Exception):
 
 class NoClusterError(Exception):
     """The cluster does not exist or is not running."""
+
+
+class RecordNotSavedError(NodeFailedError):
+    """The nodes are not changed, because their record cannot be written. The text names the file."""
 
 
 class RecordError(ValueError):
@@ -216,23 +221,39 @@ class ClusterDirectory:
         else:
             self.write_record(attrs.evolve(record, run=run))
 
-    def change_roles(self, roles: Mapping[str, int]) -> None:
-        """Replace the changed roles in the record, so that the next start keeps them."""
-        if (record := self.read_record()) is not None:
-            self.write_record(attrs.evolve(record, roles=roles))
+    @contextlib.contextmanager
+    def changed_record(self, **changes: Any) -> Iterator[None]:
+        """Replace fields of the record, for the next start, once the body has succeeded.
 
-    def change_nodes(self, spec: ClusterSpec, placement: Placement) -> None:
-        """Replace specification and addresses in the record, for the next start."""
-        if (record := self.read_record()) is not None:
-            self.write_record(attrs.evolve(record, spec=spec, placement=placement))
+        The new record is written before the body: RecordNotSavedError, without any effect, on a full disk, or if the
+        present record is damaged.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                if (record := self.read_record()) is not None:
+                    stack.enter_context(self._staged(attrs.evolve(record, **changes)))
+            except (OSError, RecordError) as exc:
+                reason = exc if isinstance(exc, RecordError) else f"{self.record_path} cannot be saved: {exc.strerror}"
+                raise RecordNotSavedError(f"{reason}; the cluster keeps its nodes, roles and settings") from None
+            yield
 
     def write_record(self, record: Record) -> None:
+        with self._staged(record):
+            pass
+
+    @contextlib.contextmanager
+    def _staged(self, record: Record) -> Iterator[None]:
+        """Write a record to a file of its own, which becomes the record once the body has succeeded."""
         import cattrs  # noqa: PLC0415 -- as above
 
         fresh = self.record_path.with_suffix(".json.new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
-        fresh.replace(self.record_path)
+        try:
+            fresh.touch(mode=0o600)
+            fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
+            yield
+            fresh.replace(self.record_path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def siblings(self) -> Iterator[Record]:
         """Return the records of the other lasting clusters in this home."""

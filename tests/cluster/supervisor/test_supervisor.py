@@ -239,6 +239,13 @@ async def test_a_node_that_another_command_has_removed_meanwhile(supervisor: Sup
         await getattr(supervisor, deed)("broker-a-s")
 
 
+async def test_settings_that_cannot_be_written_are_kept_for_the_next_start(supervisor: Supervisor) -> None:
+    supervisor.pending_settings["broker-a-s"] = {"slave_read_enable": True}
+    with pytest.raises(NodeFailedError, match=r"broker-a-s is not started: .*config\.toml"):
+        await supervisor.spawn("broker-a-s")
+    assert supervisor.pending_settings == {"broker-a-s": {"slave_read_enable": True}}
+
+
 async def test_a_node_that_is_removed_during_its_start_is_not_spawned(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
