@@ -4,7 +4,8 @@
     cluster.json             the record: specification and addresses, reused at every start
     <node>/config.toml       rewritten at every start
     <node>/node.log  store/  ...
-    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal); journal.old is that of the last run
+    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal)
+    journal.old  journal.failed  journal.kept    those of the run before, of a failed start, of the last run during a start
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
     control.json             address and token of the control API, mode 0600, while it serves
 """
@@ -122,16 +123,41 @@ class ClusterDirectory:
         return journal_path(self.journal_dir, node)
 
     def begin_journal(self) -> None:
-        """Create an empty journal directory.
+        """Create an empty journal directory for a start.
 
-        The journals of the last run are kept as `journal.old`.
+        The journals of the last run are kept beside it until the start has succeeded or failed. A start whose
+        supervisor was killed has failed.
         """
+        if self._kept_journal.exists():
+            self.restore_journal()
         if self.journal_dir.exists():
-            old = self.journal_dir.with_name("journal.old")
-            if old.exists():
-                shutil.rmtree(old)
-            self.journal_dir.replace(old)
+            self.journal_dir.replace(self._kept_journal)
         self.journal_dir.mkdir(mode=0o700)
+
+    def complete_journal(self) -> None:
+        """Keep the journals of the last run as `journal.old`, because this start has succeeded."""
+        if self._kept_journal.exists():
+            _replace_directory(self._kept_journal, self.path / "journal.old")
+        if self._failed_journal.exists():
+            shutil.rmtree(self._failed_journal)
+
+    def restore_journal(self) -> None:
+        """Put the journals of the last run back after a failed start.
+
+        Its own become `journal.failed`.
+        """
+        if self._kept_journal.exists():
+            if self.journal_dir.exists():
+                _replace_directory(self.journal_dir, self._failed_journal)
+            self._kept_journal.replace(self.journal_dir)
+
+    @property
+    def _kept_journal(self) -> Path:
+        return self.path / "journal.kept"
+
+    @property
+    def _failed_journal(self) -> Path:
+        return self.path / "journal.failed"
 
     @property
     def supervisor_log(self) -> Path:
@@ -211,15 +237,12 @@ class ClusterDirectory:
             )
         return record
 
-    def restore_record(self, record: Record | None, run: str) -> None:
-        """Restore the previous record, or remove it after a failed first start.
-
-        A failed start must not affect the next one. The journals are of the failed start, and so is the id of the run.
-        """
+    def restore_record(self, record: Record | None) -> None:
+        """Restore the record of the last run, or remove it after a failed first start."""
         if record is None:
             self.record_path.unlink(missing_ok=True)
         else:
-            self.write_record(attrs.evolve(record, run=run))
+            self.write_record(record)
 
     @contextlib.contextmanager
     def changed_record(self, **changes: Any) -> Iterator[None]:
@@ -243,7 +266,7 @@ class ClusterDirectory:
 
     @contextlib.contextmanager
     def _staged(self, record: Record) -> Iterator[None]:
-        """Write a record to a file of its own, which becomes the record once the body has succeeded."""
+        """Write a record beside the present one, and replace that after the body."""
         import cattrs  # noqa: PLC0415 -- as above
 
         fresh = self.record_path.with_suffix(".json.new")
@@ -316,6 +339,13 @@ class ClusterDirectory:
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
             raise PermissionError(f"{short} has another owner or is accessible to other users")
         return short / f"{key}-{name}"
+
+
+def _replace_directory(path: Path, target: Path) -> None:
+    """Rename a directory, and delete the one that had this name."""
+    if target.exists():
+        shutil.rmtree(target)
+    path.replace(target)
 
 
 def _lock(file: TextIO, attempts: int) -> bool:
