@@ -182,7 +182,10 @@ class Supervisor:
         )
 
     async def _write_pending_settings(self, name: str) -> None:
-        """Write settings into a node's file. On a failure, such as a full disk, its next start does."""
+        """Write settings into a node's file.
+
+        On a failure, such as a full disk, the next start of the node does.
+        """
         if not (changes := self.pending_settings.pop(name, None)):
             return
         try:

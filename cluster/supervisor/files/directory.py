@@ -53,7 +53,10 @@ class NoClusterError(Exception):
 
 
 class RecordNotSavedError(NodeFailedError):
-    """The nodes are not changed, because their record cannot be written. The text names the file."""
+    """The nodes are not changed, because their record cannot be written.
+
+    The text names the file.
+    """
 
 
 class RecordError(ValueError):
@@ -135,7 +138,7 @@ class ClusterDirectory:
         self.journal_dir.mkdir(mode=0o700)
 
     def complete_journal(self) -> None:
-        """Keep the journals of the last run as `journal.old`, because this start has succeeded."""
+        """Keep the journals of the run before as `journal.old`: this start succeeded."""
         if self._kept_journal.exists():
             _replace_directory(self._kept_journal, self.path / "journal.old")
         if self._failed_journal.exists():
