@@ -3,6 +3,7 @@
 Their state is in `rmqlab.cluster.supervisor.processes`.
 """
 
+import contextlib
 import itertools
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.files.logs import last_lines
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.children import ForkServerStoppedError
 from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
@@ -305,15 +307,19 @@ class Supervisor:
             try:
                 await self.kill(*(name for name in alive if self.process_state(name).is_paused))
                 await self.stop(*(name for name in alive if self.process_state(name).is_alive))
-            except (NodeFailedError, WrongStateError) as exc:
+            except (NodeFailedError, WrongStateError, ForkServerStoppedError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
         await self.processes.wait_ends_recorded(*self.nodes)  # includes processes that have just ended by themselves
 
     async def kill_all(self) -> None:
-        """Kill all processes, without waiting for their ends."""
-        for process in list(self.processes.states.values()):
-            if process.is_alive and process.pid is not None:
-                await self.forks.signal(process.pid, signal.SIGKILL)
+        """Kill all processes, without waiting for their ends.
+
+        A fork server that is stopped is killed when it is closed, and all processes end with it.
+        """
+        with contextlib.suppress(ForkServerStoppedError):
+            for process in list(self.processes.states.values()):
+                if process.is_alive and process.pid is not None:
+                    await self.forks.signal(process.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
         """Add the node of a workload, which has its own address but does not listen.
