@@ -25,7 +25,9 @@ async def promote(supervisor: Supervisor, *names: str) -> tuple[str, ...]:
             return names
         check_one_each(nodes)
         role = supervisor.spec.role
-        return await _change_roles(supervisor, names, lambda node: promoted(node, [*supervisor.nodes.values()], role))
+        await _change_roles(supervisor, names, lambda node: promoted(node, [*supervisor.nodes.values()], role))
+    await supervisor.start(*names)  # it may take long, and other changes need not wait
+    return names
 
 
 async def demote(supervisor: Supervisor, *names: str) -> tuple[str, ...]:
@@ -34,12 +36,12 @@ async def demote(supervisor: Supervisor, *names: str) -> tuple[str, ...]:
     WrongStateError, without any effect, for a node that is not a master, or is paused.
     """
     async with supervisor.changing:
-        return await _change_roles(supervisor, names, lambda node: demoted(node, [*supervisor.nodes.values()]))
+        await _change_roles(supervisor, names, lambda node: demoted(node, [*supervisor.nodes.values()]))
+    await supervisor.start(*names)
+    return names
 
 
-async def _change_roles(
-    supervisor: Supervisor, names: tuple[str, ...], change: Callable[[Node], Node]
-) -> tuple[str, ...]:
+async def _change_roles(supervisor: Supervisor, names: tuple[str, ...], change: Callable[[Node], Node]) -> None:
     for name in names:
         change(supervisor.node(name))  # all or none
         if supervisor.process_state(name).is_paused:
@@ -47,8 +49,6 @@ async def _change_roles(
     await supervisor.stop(*(name for name in names if supervisor.process_state(name).is_alive))
     for name in names:
         await _change_role(supervisor, supervisor.nodes[name], change(supervisor.nodes[name]))
-    await supervisor.start(*names)
-    return names
 
 
 async def _change_role(supervisor: Supervisor, before: Node, now: Node) -> None:

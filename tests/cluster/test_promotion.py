@@ -102,7 +102,7 @@ async def test_a_slave_that_is_removed_meanwhile_is_not_promoted(place: pathlib.
 
         async def promote() -> None:
             with pytest.raises(WrongStateError, match="broker-a-s is no node of this cluster any more"):
-                await cluster.promote("broker-a-s", "broker-a-s")
+                await cluster.promote("broker-a-s")
 
         async with trio.open_nursery() as nursery, cluster.supervisor.changing:
             nursery.start_soon(cluster.remove, "broker-a-s")
