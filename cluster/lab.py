@@ -32,12 +32,13 @@ from rmqlab.cluster.supervisor.fork.nodemodules import MODULES
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
-from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState
+from rmqlab.cluster.supervisor.plan.process_state import ProcessState
 from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.plan.targets import join_targets
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.starting import (
+    beginning,
     last_time,
     record_move,
     record_start,
@@ -301,34 +302,30 @@ async def open_cluster(
             record = place.read_record()
             with host.allocate_addresses(spec, place, record) as found:
                 clock = host.clock(spec.rate, last_time(place, record))
-                place.begin_journal()
                 fresh = Record(
                     spec=spec, placement=found.placement, run=host.new_run(spec), roles=roles_kept(record, spec)
                 )
-                place.write_record(fresh)
-                nodes = fresh.nodes()
-                write_all_settings(place, spec, nodes)
-                by_name = {node.name: node for node in nodes}
-                supervisor = Supervisor(spec, found.placement, place, clock, forks, by_name, EventLog(), modules, seed)
-                supervisor.run = fresh.run
-                supervisor.try_settings = host.try_settings
-                is_started = False
-                try:
-                    async with supervised(supervisor, host):
-                        cluster = Cluster(supervisor)
-                        started(cluster)
-                        record_start(supervisor)
-                        record_move(supervisor, found)
-                        try:
+                with beginning(place, record) as start:
+                    place.write_record(fresh)
+                    nodes = fresh.nodes()
+                    write_all_settings(place, spec, nodes)
+                    by_name = {node.name: node for node in nodes}
+                    events = EventLog()
+                    supervisor = Supervisor(spec, found.placement, place, clock, forks, by_name, events, modules, seed)
+                    supervisor.run = fresh.run
+                    supervisor.try_settings = host.try_settings
+                    try:
+                        async with supervised(supervisor, host):
+                            cluster = Cluster(supervisor)
+                            started(cluster)
+                            record_start(supervisor)
+                            record_move(supervisor, found)
                             await start_in_phases(supervisor, nodes)
-                        except NodeFailedError:
-                            place.restore_record(record, fresh.run)
-                            raise
-                        is_started = True
-                        yield cluster
-                finally:
-                    # Also after an exception of the body: nodes were added, time has passed.
-                    if is_started and not place.is_lost():
-                        place.write_record(record_to_keep(fresh, supervisor))
+                            start.complete()
+                            yield cluster
+                    finally:
+                        # Also after an exception of the body: nodes were added, time has passed.
+                        if start.is_complete and not place.is_lost():
+                            place.write_record(record_to_keep(fresh, supervisor))
         finally:
             forks.close()

@@ -39,6 +39,18 @@ async def _isolate(supervisor: "Supervisor", target: str) -> "ActiveFault":
     return await supervisor.faults.apply(Isolation(target=target))
 
 
+async def _promote(supervisor: "Supervisor", *names: str) -> tuple[str, ...]:
+    from rmqlab.cluster.supervisor import rolechanges  # noqa: PLC0415 -- as above
+
+    return await rolechanges.promote(supervisor, *names)
+
+
+async def _demote(supervisor: "Supervisor", *names: str) -> tuple[str, ...]:
+    from rmqlab.cluster.supervisor import rolechanges  # noqa: PLC0415 -- as above
+
+    return await rolechanges.demote(supervisor, *names)
+
+
 class NodeActions:
     """Base of the classes that offer every action as a method.
 
@@ -105,7 +117,7 @@ class NodeActions:
         report=StartReport(),
     )
     promote: NodeAction[tuple[str, ...]] = NodeAction(
-        run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),
+        run=_on_names(_promote),
         help="""Make a slave a master: stop it, set broker id 0, start it on its store.
 
         RocketMQ's remedy before 4.5. An old master that still runs, or is started later, is then a second master.
@@ -121,7 +133,7 @@ class NodeActions:
         report=RoleReport(),
     )
     demote: NodeAction[tuple[str, ...]] = NodeAction(
-        run=_on_names(lambda supervisor, *names: supervisor.demote(*names)),
+        run=_on_names(_demote),
         help="""Make a master a slave: stop it, set a free broker id, start it on its store.
 
         What its log has beyond the new master's, see `rmqlab diff` and the switch ha_truncate_diverged.

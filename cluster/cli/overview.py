@@ -22,8 +22,8 @@ from rmqlab.runtime.text.printable import printable_values
 from rmqlab.verdict.runs import home
 
 Document = Mapping[str, Any]
-RUNNING, STOPPED, UNKNOWN = "running", "stopped", "unknown"
-_STYLES = {RUNNING: "green", STOPPED: "dim", UNKNOWN: "yellow"}
+RUNNING, STOPPED, UNKNOWN, DAMAGED = "running", "stopped", "unknown", "damaged"
+_STYLES = {RUNNING: "green", STOPPED: "dim", UNKNOWN: "yellow", DAMAGED: "red"}
 
 
 @click.command()
@@ -44,10 +44,10 @@ def ls(*, as_json: bool) -> None:
         console.print(f"no clusters found in {home()}; start one with: rmqlab up")
 
 
-def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
+def _found() -> Iterator[tuple[ClusterDirectory, Record | None]]:
     """Yield the clusters of the home, and the running ones of runs.
 
-    Print a line on stderr for each of the home whose record is damaged, or of another version.
+    Those of the home whose record is damaged, or of another version, have None; a line on stderr says why.
     """
     runs = home() / "runs"
     lasting = [path for path in _folders_of(runs.parent) if path != runs]
@@ -60,7 +60,8 @@ def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
                 record = directory.read_record()
             except RecordError as exc:
                 if is_lasting:
-                    click.echo(f"rmqlab: not listed: {exc}", err=True)
+                    click.echo(f"rmqlab: {exc}", err=True)
+                    yield directory, None
             if record is not None and (is_lasting or _state(directory) != STOPPED):
                 yield directory, record
 
@@ -83,10 +84,15 @@ def _folders_of(folder: Path) -> list[Path]:
     return [path for path in found if path not in denied]
 
 
-def describe(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
-    """Return a member of `ls --json`."""
+def describe(directory: ClusterDirectory, record: Record | None) -> dict[str, Any]:
+    """Return a member of `ls --json`.
+
+    It has no nodes if the record is None, which means damaged.
+    """
     state = _state(directory)
-    nodes = record.nodes()
+    if state == STOPPED and record is None:
+        state = DAMAGED
+    nodes = record.nodes() if record is not None else []
     return {
         "name": directory.path.name if directory.is_lasting else str(directory.path),
         "state": state,
@@ -143,8 +149,8 @@ def _table(clusters: list[dict[str, Any]]) -> UncutTable:
     table = _columns("CLUSTER", "STATUS", "NODES", "NAMESRV_ADDR", "DIRECTORY")
     for cluster in printable_values(clusters):
         state = Text(cluster["state"], _STYLES[cluster["state"]])
-        nodes = str(len(cluster["nodes"]))
-        table.add_row(cluster["name"], state, nodes, cluster["namesrv_addr"], Text(cluster["directory"]))
+        nodes = str(len(cluster["nodes"]) or "?")
+        table.add_row(cluster["name"], state, nodes, cluster["namesrv_addr"] or "?", Text(cluster["directory"]))
     return table
 
 

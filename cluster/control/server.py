@@ -136,8 +136,9 @@ class _Connection:
     """False while bytes of an event are being sent, and if that was interrupted."""
 
     def __attrs_post_init__(self) -> None:
-        limit = self.server.limits.head_bytes
-        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
+        # h11 accepts a head of any size in one piece, so no more than the limit is received before its end. It rejects
+        # an incomplete one beyond its own limit, which is one byte lower: at ours, nothing more would be received.
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=self.server.limits.head_bytes - 1)
 
     async def run(self, *, is_full: bool) -> None:
         limits = self.server.limits
@@ -198,9 +199,15 @@ class _Connection:
 
     async def _receive_some(self) -> bytes | bytearray:
         try:
-            return await self.stream.receive_some(CHUNK)
+            return await self.stream.receive_some(self._acceptable_bytes())
         except trio.BrokenResourceError:
             raise GoneError from None
+
+    def _acceptable_bytes(self) -> int:
+        if self.http.their_state is not h11.IDLE:
+            return CHUNK
+        buffered, _ = self.http.trailing_data
+        return self.server.limits.head_bytes - len(buffered)
 
     async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
         """Cancel the request when the client closes the connection.

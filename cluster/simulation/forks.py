@@ -121,6 +121,9 @@ class SimulatedForks:
         if (process := self._processes.get(pid)) is not None:
             self._machine.after(SIGNAL_SECONDS, functools.partial(self._deliver, process, number))
 
+    def check_runs(self) -> None:
+        """Return: nothing stops them."""
+
     def close(self) -> None:
         self._is_closed = True
         for process in [*self._processes.values()]:

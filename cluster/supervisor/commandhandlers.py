@@ -126,6 +126,7 @@ async def _journal(cluster: Cluster, last: int, send: Send, wanted: EventFilter,
 
 
 async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    cluster.supervisor.forks.check_runs()  # otherwise each node would be waited for in vain
     with trio.CancelScope(shield=True):  # a half-stopped cluster is of no use, even if the peer has left
         await cluster.supervisor.stop_all()
 

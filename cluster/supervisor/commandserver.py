@@ -97,7 +97,7 @@ async def _turn_away(stream: trio.abc.Stream) -> None:
 
 
 async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio.Semaphore) -> str | None:
-    """Serve the one command of a connection; return its verb.
+    """Serve the one command of a connection; return its verb if it succeeded.
 
     `free`: commands that may run beside those that run.
 
@@ -106,7 +106,7 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio
     A bad request ends only its connection: invalid bytes are recorded, unexpected exceptions counted.
     """
     supervisor = cluster.supervisor
-    answered = None
+    done = None
 
     async def send(message: CommandMessage) -> None:
         await stream.send_all(COMMANDS.encode(message))
@@ -119,8 +119,10 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
             for _ in range(_TURNS):  # a peer that has left, such as one that did not wait, no longer wants it
                 await trio.lowlevel.checkpoint()
-            await _send_reply(send, await _execute_beside(free, cluster, request, send))
-            answered = request.verb
+            reply = await _execute_beside(free, cluster, request, send)
+            await _send_reply(send, reply)
+            if isinstance(reply, CommandResult):
+                done = request.verb
             nursery.cancel_scope.cancel()
     except* _GONE:
         pass  # the peer has closed the connection
@@ -130,7 +132,7 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio
     except* Exception as group:  # noqa: BLE001 - a boundary
         for exc in leaves(group):
             supervisor.processes.errors.caught("command connection", exc)
-    return answered
+    return done
 
 
 async def _send_reply(send: Callable[[CommandMessage], Awaitable[None]], reply: CommandResult | Failure) -> None:

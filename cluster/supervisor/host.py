@@ -39,6 +39,9 @@ class Forks(Protocol):
     async def signal(self, pid: int, number: int) -> None:
         """Send a signal. No effect on a process that has ended."""
 
+    def check_runs(self) -> None:
+        """ForkServerStoppedError if orders are not executed now."""
+
     def close(self) -> None:
         """Kill all processes."""
 

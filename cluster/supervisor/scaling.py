@@ -60,8 +60,8 @@ class Added:
 async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mapping[str, Any] | None = None) -> Added:
     """Add a group, a slave of a group or a nameserver, and return when it is ready.
 
-    `name` and errors as `membership.addition`; NodeFailedError for a node that does not start: then the cluster is as
-    before. BadSettingsError for settings of its own that a broker rejects.
+    `name` and errors as `membership.addition`; NodeFailedError for a node that does not start, or a full disk: then the
+    cluster is as before. BadSettingsError for settings of its own that a broker rejects.
     """
     async with supervisor.changing:
         grown = addition(supervisor.spec, supervisor.placement, kind, name)
@@ -72,15 +72,15 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
         before = supervisor.spec, supervisor.placement
         added = [node for node in nodes_of(spec, grown.placement) if node.name in grown.names]
         _check_ids(added, supervisor.nodes.values())
-        _set_nodes(supervisor, spec, grown.placement, [*supervisor.nodes.values(), *added])
-        try:
-            await _start(supervisor, added)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await supervisor.kill(*(each for each in grown.names if supervisor.process_state(each).is_alive))
-            _forget(supervisor, *before, grown.names)
-            raise
-        supervisor.directory.change_nodes(spec, grown.placement)
+        with supervisor.directory.changed_record(spec=spec, placement=grown.placement):
+            _set_nodes(supervisor, spec, grown.placement, [*supervisor.nodes.values(), *added])
+            try:
+                await _start(supervisor, added)
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await supervisor.kill(*(each for each in grown.names if supervisor.process_state(each).is_alive))
+                _forget(supervisor, *before, grown.names)
+                raise
         uninformed = await _inform(supervisor) if kind == "nameserver" else ()
         return Added(grown.names, uninformed)
 
@@ -90,7 +90,8 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
 
     Their data stay on disk.
 
-    Errors as `membership.removal`; WrongStateError for a node that is paused, or at which a fault is in force.
+    Errors as `membership.removal`; WrongStateError for a node that is paused, at which a fault is in force, or that
+    another command starts meanwhile. RecordNotSavedError, without any effect, on a full disk.
     """
     async with supervisor.changing:
         nodes = removal(target, [*supervisor.nodes.values()])
@@ -101,23 +102,31 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
         for active in supervisor.faults.active.by_id.values():
             if struck := [name for name in names if any(name in those for those in active.nodes_of.values())]:
                 raise WrongStateError(f"the fault {active.id} is in force at {struck[0]}: heal it first")
-        for name in names:
-            if supervisor.process_state(name).is_alive:
-                await supervisor.stop(name)
         spec = without(supervisor.spec, names)
+        roles = changes_of(node for node in supervisor.nodes.values() if node.name not in names)
+        with supervisor.directory.changed_record(spec=spec, roles=roles):
+            await _end(supervisor, names)
         _forget(supervisor, spec, supervisor.placement, names)
-        supervisor.directory.change_nodes(spec, supervisor.placement)
-        supervisor.directory.change_roles(changes_of(supervisor.nodes.values()))
         if any(node.kind is NodeKind.NAMESERVER for node in nodes):
             await _inform(supervisor)
         return names
+
+
+async def _end(supervisor: Supervisor, names: Iterable[str]) -> None:
+    """Stop nodes. WrongStateError if another command has started one meanwhile."""
+    for name in names:
+        if supervisor.process_state(name).is_alive:
+            await supervisor.stop(name)
+    for name in names:
+        if supervisor.process_state(name).is_alive:
+            raise WrongStateError(f"{name} is not removed: another command has started it meanwhile")
 
 
 async def change_settings(supervisor: Supervisor, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Change settings of brokers from their next start on; return the brokers' names.
 
     The cluster's record keeps them. WrongStateError for other nodes, BadSettingsError for settings that a broker
-    rejects.
+    rejects, RecordNotSavedError on a full disk.
     """
     async with supervisor.changing:
         nodes = supervisor.find(target)
@@ -126,8 +135,9 @@ async def change_settings(supervisor: Supervisor, target: str, settings: Mapping
                 raise WrongStateError(f"{node.name} is a {node.kind}: only brokers have settings here")
         names = tuple(node.name for node in nodes)
         spec = await _with_settings(supervisor.spec, names, settings, supervisor.try_settings)
+        with supervisor.directory.changed_record(spec=spec):
+            pass  # on a full disk nothing is changed
         supervisor.spec = spec
-        supervisor.directory.change_nodes(spec, supervisor.placement)
         for name in names:
             supervisor.pending_settings.setdefault(name, {}).update(settings)
         return names
@@ -168,7 +178,7 @@ async def _start(supervisor: Supervisor, added: Sequence[Node]) -> None:
         settings = node_settings(supervisor.spec, node, nodes, supervisor.directory.data_dir(node.name))
         try:
             await in_thread(nodestore.write_settings, supervisor.directory, node.name, settings)
-        except nodestore.OutsideError as exc:
+        except (nodestore.OutsideError, OSError) as exc:
             raise NodeFailedError(f"{node.name} is not started: {exc}") from None
         fields = {"broker_name": node.group, "broker_id": node.broker_id} if node.group else {}
         supervisor.record(node.name, "node_added", address=node.address, **fields)

@@ -1,7 +1,7 @@
 """Steps of a cluster's start and end: settings files, records, phases."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import attrs
@@ -18,6 +18,36 @@ from rmqlab.cluster.supervisor.plan.roles import changes_of
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, node_names, start_phases
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.runtime.journals.journal import SUPERVISOR, JournalWriter, opened, read_journals
+
+
+@attrs.define(eq=False)
+class Start:
+    """A start that may succeed or fail."""
+
+    place: ClusterDirectory
+    is_complete: bool = attrs.field(default=False, init=False)
+
+    def complete(self) -> None:
+        """Note that all nodes are ready."""
+        self.place.complete_journal()
+        self.is_complete = True
+
+
+@contextmanager
+def beginning(place: ClusterDirectory, record: Record | None) -> Iterator[Start]:
+    """Begin the journals of a start.
+
+    If it fails, journals and record of the last run are put back: a failed start must not affect the next one, nor hide
+    from the judges what happened before.
+    """
+    place.begin_journal()
+    start = Start(place)
+    try:
+        yield start
+    finally:
+        if not start.is_complete and not place.is_lost():
+            place.restore_journal()
+            place.restore_record(record)
 
 
 def write_all_settings(directory: ClusterDirectory, spec: ClusterSpec, nodes: Sequence[Node]) -> None:

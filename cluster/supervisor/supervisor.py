@@ -3,6 +3,7 @@
 Their state is in `rmqlab.cluster.supervisor.processes`.
 """
 
+import contextlib
 import itertools
 import signal
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -17,11 +18,10 @@ from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.files.logs import last_lines
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
+from rmqlab.cluster.supervisor.fork.children import ForkServerStoppedError
 from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.host import Forks
-from rmqlab.cluster.supervisor.leadership import hand_over
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
-from rmqlab.cluster.supervisor.plan.roles import changes_of, check_one_each, demoted, promoted
 from rmqlab.cluster.supervisor.plan.targets import ALL_MEMBERS, find_targets, target_words
 from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
@@ -115,6 +115,12 @@ class Supervisor:
         is_masters = all(node.is_master for node in found) and not target.endswith(f":{ALL_MEMBERS}")
         return alive if alive and is_masters else found
 
+    def node(self, name: str) -> Node:
+        """Return a node. WrongStateError if another command has removed it meanwhile."""
+        if (node := self.nodes.get(name)) is None:
+            raise WrongStateError(f"{name} is no node of this cluster any more: another command has removed it")
+        return node
+
     def process_state(self, name: str) -> ProcessState:
         """Return the state of a node's process."""
         return self.processes.state_of(name)
@@ -130,7 +136,7 @@ class Supervisor:
                 remedy = "; `resume` continues it" if process.is_paused else ""
                 raise WrongStateError(f"{name} is already {process.state} (pid {process.pid}){remedy}")
         # A member of a DLedger group is ready once its group has elected a leader: it would hold up the others.
-        at_once = STARTING_AT_ONCE if all(self.nodes[name].member_id is None for name in names) else len(names)
+        at_once = STARTING_AT_ONCE if all(self.node(name).member_id is None for name in names) else len(names)
         seconds = START_SECONDS + (min(len(names), at_once) - 1) * MORE_START_SECONDS
         try:
             for name, earlier in itertools.zip_longest(names, (None,) * at_once + names):
@@ -147,10 +153,9 @@ class Supervisor:
 
         NodeFailedError for a node that would write outside its directory.
         """
-        node = self.nodes[name]
+        node = self.node(name)
         try:
-            if changes := self.pending_settings.pop(name, None):
-                await in_thread(nodestore.change_settings, self.directory, name, changes)
+            await self._write_pending_settings(name)
             await in_thread(nodestore.check_startable, self.directory, node)
             if (settings := self.workload_settings.get(name)) is not None:
                 nodestore.write_settings(self.directory, name, settings)
@@ -158,6 +163,7 @@ class Supervisor:
             raise NodeFailedError(f"{name} is not started: {exc}") from None
         if (process := self.process_state(name)).is_alive:  # another command has started it meanwhile
             raise WrongStateError(f"{name} is already {process.state}")
+        node = self.node(name)
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
@@ -177,6 +183,19 @@ class Supervisor:
             )
         )
 
+    async def _write_pending_settings(self, name: str) -> None:
+        """Write settings into a node's file.
+
+        On a failure, such as a full disk, the next start of the node does.
+        """
+        if not (changes := self.pending_settings.pop(name, None)):
+            return
+        try:
+            await in_thread(nodestore.change_settings, self.directory, name, changes)
+        except BaseException:
+            self.pending_settings[name] = {**changes, **self.pending_settings.get(name, {})}
+            raise
+
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is ready.
 
@@ -193,7 +212,7 @@ class Supervisor:
             return
         await self.processes.wait_ends_recorded(name)  # its Ready can arrive after the report of its end
         process = self.process_state(name)
-        is_workload = self.nodes[name].kind is NodeKind.WORKLOAD
+        is_workload = self.node(name).kind is NodeKind.WORKLOAD
         if not is_workload or (process.ready is None and process.exit_status != 0):
             raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._last_words(name)}")
 
@@ -238,53 +257,6 @@ class Supervisor:
         await self.stop(*(name for name in names if self.process_state(name).is_alive))
         await self.start(*names)
 
-    async def promote(self, *names: str) -> tuple[str, ...]:
-        """Stop slaves and start them as masters on their stores. Return their names.
-
-        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead;
-        NodeFailedError if it is not elected. WrongStateError for nodes that are no slaves, paused, or of one group.
-        """
-        if any(self.nodes[name].member_id for name in names):
-            await hand_over(self.processes, *names)
-            return names
-        check_one_each(self.nodes[name] for name in names)
-        return await self._change_roles(names, lambda node: promoted(node, [*self.nodes.values()], self.spec.role))
-
-    async def demote(self, *names: str) -> tuple[str, ...]:
-        """Stop masters and start them as slaves on their stores. Return their names.
-
-        WrongStateError, without any effect, for a node that is not a master, or is paused.
-        """
-        return await self._change_roles(names, lambda node: demoted(node, [*self.nodes.values()]))
-
-    async def _change_roles(self, names: tuple[str, ...], change: Callable[[Node], Node]) -> tuple[str, ...]:
-        for name in names:
-            change(self.nodes[name])  # all or none
-            if self.process_state(name).is_paused:
-                raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
-        await self.stop(*(name for name in names if self.process_state(name).is_alive))
-        for name in names:
-            await self._change_role(self.nodes[name], change(self.nodes[name]))
-        await self.start(*names)
-        return names
-
-    async def _change_role(self, before: Node, now: Node) -> None:
-        try:
-            await in_thread(nodestore.write_role, self.directory, now)
-        except (OSError, ValueError, nodestore.OutsideError) as exc:
-            raise NodeFailedError(f"{now.name} is stopped, and keeps its role: {exc}") from None
-        self.nodes[now.name] = now
-        self.directory.change_roles(changes_of(self.nodes.values()))
-        self.record(
-            now.name,
-            "role_changed",
-            broker_name=now.group,
-            role=now.role,
-            broker_id=now.broker_id,
-            role_before=before.role,
-            broker_id_before=before.broker_id,
-        )
-
     async def power_loss(self, *names: str) -> dict[str, Lost]:
         """Kill nodes and erase their unsynced data. Return the loss of each node.
 
@@ -296,7 +268,7 @@ class Supervisor:
         losses = {}
         for name in names:
             try:
-                lost = await in_thread(nodestore.lose_power, self.directory, self.nodes[name])
+                lost = await in_thread(nodestore.lose_power, self.directory, self.node(name))
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.process_state(name).state}, but: {exc}") from None
             self.processes.lost_power(name, lost)
@@ -310,12 +282,12 @@ class Supervisor:
         files outside its directory.
         """
         for name in names:
-            await self._check(nodestore.check_wipeable, self.nodes[name])
+            await self._check(nodestore.check_wipeable, self.node(name))
         await self.kill(*(name for name in names if self.process_state(name).is_alive))
         deleted = {}
         for name in names:
             try:
-                deleted[name] = await in_thread(nodestore.wipe, self.directory, self.nodes[name])
+                deleted[name] = await in_thread(nodestore.wipe, self.directory, self.node(name))
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.process_state(name).state}, but: {exc}") from None
             self.record(name, "store_wiped", files=deleted[name])
@@ -336,15 +308,19 @@ class Supervisor:
             try:
                 await self.kill(*(name for name in alive if self.process_state(name).is_paused))
                 await self.stop(*(name for name in alive if self.process_state(name).is_alive))
-            except (NodeFailedError, WrongStateError) as exc:
+            except (NodeFailedError, WrongStateError, ForkServerStoppedError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
         await self.processes.wait_ends_recorded(*self.nodes)  # includes processes that have just ended by themselves
 
     async def kill_all(self) -> None:
-        """Kill all processes, without waiting for their ends."""
-        for process in list(self.processes.states.values()):
-            if process.is_alive and process.pid is not None:
-                await self.forks.signal(process.pid, signal.SIGKILL)
+        """Kill all processes, without waiting for their ends.
+
+        A fork server that is stopped is killed when it is closed, and all processes end with it.
+        """
+        with contextlib.suppress(ForkServerStoppedError):
+            for process in list(self.processes.states.values()):
+                if process.is_alive and process.pid is not None:
+                    await self.forks.signal(process.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
         """Add the node of a workload, which has its own address but does not listen.

@@ -5,7 +5,7 @@ Those that try settings, and the next start, have real processes, the others sim
 
 import pathlib
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 import trio
@@ -17,7 +17,8 @@ from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import Isolation
 from rmqlab.verdict.verdict import Verdict
@@ -140,6 +141,47 @@ async def test_a_node_that_does_not_start_is_not_added(cluster: Cluster) -> None
         await cluster.add_nameserver()
     assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s"]
     assert await cluster.add_slave("broker-a") == "broker-a-s2"
+
+
+async def test_a_node_whose_directory_cannot_be_made_is_not_added(cluster: Cluster, place: pathlib.Path) -> None:
+    (place / "namesrv-2").touch()
+    with pytest.raises(NodeFailedError, match="namesrv-2 is not started"):
+        await cluster.add_nameserver()
+    assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s"]
+
+
+CHANGES: Mapping[str, Callable[[Cluster], Awaitable[object]]] = {
+    "add": lambda cluster: cluster.add_slave("broker-a"),
+    "remove": lambda cluster: cluster.remove("broker-a-s"),
+    "settings": lambda cluster: cluster.change_settings("broker-a", {"slave_read_enable": True}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=[*CHANGES])
+async def test_a_change_that_a_full_disk_cannot_save_has_no_effect(
+    cluster: Cluster, place: pathlib.Path, change: Callable[[Cluster], Awaitable[object]]
+) -> None:
+    def seen(document: Document) -> object:
+        return [(node["name"], node["pid"]) for node in document["nodes"]], document["node_settings"]
+
+    before, record = seen(await cluster.status()), (place / "cluster.json").read_text()
+    (place / "cluster.json.new").symlink_to("/dev/full")
+    with pytest.raises(
+        NodeFailedError, match=r"cluster\.json cannot be saved: No space left on device; the cluster keeps"
+    ):
+        await change(cluster)
+    assert seen(await cluster.status()) == before
+    assert cluster.supervisor.pending_settings == {}
+    assert (place / "cluster.json").read_text() == record
+    await change(cluster)  # there is room again
+    assert (place / "cluster.json").read_text() != record
+
+
+async def test_a_change_beside_a_damaged_record_is_refused(cluster: Cluster, place: pathlib.Path) -> None:
+    (place / "cluster.json").write_text("{")
+    with pytest.raises(NodeFailedError, match=r"cluster\.json is damaged: .*; the cluster keeps its nodes"):
+        await cluster.remove("broker-a-s")
+    assert cluster.supervisor.process_state("broker-a-s").is_alive
 
 
 # ---- scenarios ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ import pathlib
 import tomllib
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster, open_cluster
@@ -95,12 +97,39 @@ async def test_a_role_change_applies_to_all_targets_or_to_no_target(place: pathl
             await cluster.promote("broker-x")
 
 
+async def test_a_slave_that_is_removed_meanwhile_is_not_promoted(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
+
+        async def promote() -> None:
+            with pytest.raises(WrongStateError, match="broker-a-s is no node of this cluster any more"):
+                await cluster.promote("broker-a-s")
+
+        async with trio.open_nursery() as nursery, cluster.supervisor.changing:
+            nursery.start_soon(cluster.remove, "broker-a-s")
+            await wait_all_tasks_blocked()
+            nursery.start_soon(promote)
+            await wait_all_tasks_blocked()
+            assert cluster.supervisor.process_state("broker-a-s").is_alive, "both wait"
+        assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s2"]
+
+
 async def test_a_node_with_unreadable_settings_keeps_its_role(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
         (place / "broker-a-s" / "config.toml").write_text("broker_role = ")
         with pytest.raises(NodeFailedError, match="broker-a-s is stopped, and keeps its role"):
             await cluster.promote("broker-a-s")
         assert (await roles_of(cluster))["broker-a-s"] == ("SLAVE", 1)
+
+
+async def test_a_role_that_a_full_disk_cannot_save_is_kept(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        (place / "cluster.json.new").symlink_to("/dev/full")
+        with pytest.raises(
+            NodeFailedError, match=r"broker-a-s is stopped, and keeps its role: .* No space left on device"
+        ):
+            await cluster.promote("broker-a-s")
+        assert (await roles_of(cluster))["broker-a-s"] == ("SLAVE", 1)
+        assert settings_of(place, "broker-a-s") == ("SLAVE", 1)
 
 
 async def test_a_fault_stays_where_it_was_applied(place: pathlib.Path) -> None:

@@ -4,7 +4,8 @@
     cluster.json             the record: specification and addresses, reused at every start
     <node>/config.toml       rewritten at every start
     <node>/node.log  store/  ...
-    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal); journal.old is that of the last run
+    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal)
+    journal.old  journal.failed  journal.kept    those of the run before, of a failed start, of the last run during a start
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
     control.json             address and token of the control API, mode 0600, while it serves
 """
@@ -17,10 +18,11 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import attrs
 
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, with_changes
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.config.validators import line_fault, shown, within
@@ -48,6 +50,13 @@ class SetupError(Exception):
 
 class NoClusterError(Exception):
     """The cluster does not exist or is not running."""
+
+
+class RecordNotSavedError(NodeFailedError):
+    """The nodes are not changed, because their record cannot be written.
+
+    The text names the file.
+    """
 
 
 class RecordError(ValueError):
@@ -117,16 +126,41 @@ class ClusterDirectory:
         return journal_path(self.journal_dir, node)
 
     def begin_journal(self) -> None:
-        """Create an empty journal directory.
+        """Create an empty journal directory for a start.
 
-        The journals of the last run are kept as `journal.old`.
+        The journals of the last run are kept beside it until the start has succeeded or failed. A start whose
+        supervisor was killed has failed.
         """
+        if self._kept_journal.exists():
+            self.restore_journal()
         if self.journal_dir.exists():
-            old = self.journal_dir.with_name("journal.old")
-            if old.exists():
-                shutil.rmtree(old)
-            self.journal_dir.replace(old)
+            self.journal_dir.replace(self._kept_journal)
         self.journal_dir.mkdir(mode=0o700)
+
+    def complete_journal(self) -> None:
+        """Keep the journals of the run before as `journal.old`: this start succeeded."""
+        if self._kept_journal.exists():
+            _replace_directory(self._kept_journal, self.path / "journal.old")
+        if self._failed_journal.exists():
+            shutil.rmtree(self._failed_journal)
+
+    def restore_journal(self) -> None:
+        """Put the journals of the last run back after a failed start.
+
+        Its own become `journal.failed`.
+        """
+        if self._kept_journal.exists():
+            if self.journal_dir.exists():
+                _replace_directory(self.journal_dir, self._failed_journal)
+            self._kept_journal.replace(self.journal_dir)
+
+    @property
+    def _kept_journal(self) -> Path:
+        return self.path / "journal.kept"
+
+    @property
+    def _failed_journal(self) -> Path:
+        return self.path / "journal.failed"
 
     @property
     def supervisor_log(self) -> Path:
@@ -206,33 +240,46 @@ class ClusterDirectory:
             )
         return record
 
-    def restore_record(self, record: Record | None, run: str) -> None:
-        """Restore the previous record, or remove it after a failed first start.
-
-        A failed start must not affect the next one. The journals are of the failed start, and so is the id of the run.
-        """
+    def restore_record(self, record: Record | None) -> None:
+        """Restore the record of the last run, or remove it after a failed first start."""
         if record is None:
             self.record_path.unlink(missing_ok=True)
         else:
-            self.write_record(attrs.evolve(record, run=run))
+            self.write_record(record)
 
-    def change_roles(self, roles: Mapping[str, int]) -> None:
-        """Replace the changed roles in the record, so that the next start keeps them."""
-        if (record := self.read_record()) is not None:
-            self.write_record(attrs.evolve(record, roles=roles))
+    @contextlib.contextmanager
+    def changed_record(self, **changes: Any) -> Iterator[None]:
+        """Replace fields of the record, for the next start, once the body has succeeded.
 
-    def change_nodes(self, spec: ClusterSpec, placement: Placement) -> None:
-        """Replace specification and addresses in the record, for the next start."""
-        if (record := self.read_record()) is not None:
-            self.write_record(attrs.evolve(record, spec=spec, placement=placement))
+        The new record is written before the body: RecordNotSavedError, without any effect, on a full disk, or if the
+        present record is damaged.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                if (record := self.read_record()) is not None:
+                    stack.enter_context(self._staged(attrs.evolve(record, **changes)))
+            except (OSError, RecordError) as exc:
+                reason = exc if isinstance(exc, RecordError) else f"{self.record_path} cannot be saved: {exc.strerror}"
+                raise RecordNotSavedError(f"{reason}; the cluster keeps its nodes, roles and settings") from None
+            yield
 
     def write_record(self, record: Record) -> None:
+        with self._staged(record):
+            pass
+
+    @contextlib.contextmanager
+    def _staged(self, record: Record) -> Iterator[None]:
+        """Write a record beside the present one, and replace that after the body."""
         import cattrs  # noqa: PLC0415 -- as above
 
         fresh = self.record_path.with_suffix(".json.new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
-        fresh.replace(self.record_path)
+        try:
+            fresh.touch(mode=0o600)
+            fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
+            yield
+            fresh.replace(self.record_path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def siblings(self) -> Iterator[Record]:
         """Return the records of the other lasting clusters in this home."""
@@ -311,6 +358,13 @@ class ClusterDirectory:
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
             raise PermissionError(f"{short} has another owner or is accessible to other users")
         return short / f"{key}-{name}"
+
+
+def _replace_directory(path: Path, target: Path) -> None:
+    """Rename a directory, and delete the one that had this name."""
+    if target.exists():
+        shutil.rmtree(target)
+    path.replace(target)
 
 
 def _lock(file: TextIO, attempts: int) -> bool:

@@ -4,6 +4,7 @@ It also receives the reports of their state.
 """
 
 import logging
+import os
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
@@ -40,6 +41,10 @@ CLOSE_SECONDS = 5.0
 
 class ForkServerGoneError(Exception):
     """The fork server has ended, and all its children with it."""
+
+
+class ForkServerStoppedError(ForkServerGoneError):
+    """A signal has stopped the fork server: it executes no order until it continues."""
 
 
 @attrs.define(eq=False)
@@ -104,6 +109,15 @@ class ForkServer:
         """Send a signal to one of its children. No effect on one that has ended."""
         await self._order(Signal(pid, number))
 
+    def check_runs(self) -> None:
+        """ForkServerStoppedError, with the remedy, if a signal has stopped it."""
+        pid = self.process.pid
+        if _is_stopped(pid):
+            raise ForkServerStoppedError(
+                f"a signal has stopped the fork server (pid {pid}), which starts and signals all nodes; continue it"
+                f" with: kill -CONT {pid}"
+            )
+
     def close(self) -> None:
         """Stop the fork server, which kills its children. Blocks for a few milliseconds."""
         if self._stream is not None:
@@ -121,6 +135,7 @@ class ForkServer:
         return self._stream
 
     async def _order(self, order: Order) -> None:
+        self.check_runs()
         # Shielded: a partial order would corrupt the stream. The wait is short, because the fork server always reads.
         with trio.CancelScope(shield=True):
             async with self._sending:
@@ -128,3 +143,17 @@ class ForkServer:
                     await self._connected().send_all(ORDERS.encode(order))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     raise ForkServerGoneError(f"the fork server (pid {self.process.pid}) is gone") from None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return True if a signal has stopped a child of this process.
+
+    Always False on systems without `waitid`.
+    """
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        found = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return found is not None

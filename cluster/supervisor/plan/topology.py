@@ -47,8 +47,8 @@ _BROKER_NAME = re.compile(r"(?P<group>broker-[a-z]+)(?:-s(?P<slave>[0-9]*)|-n(?P
 
 
 _RESERVED = frozenset(
-    ("cluster", "cluster.json", "control.json", "journal", "journal.old", "supervisor.log", "forkserver.log",
-     "supervisor.lock", "control.sock", "command.sock")
+    ("cluster", "cluster.json", "control.json", "journal", "journal.old", "journal.failed", "journal.kept",
+     "supervisor.log", "forkserver.log", "supervisor.lock", "control.sock", "command.sock")
 )  # fmt: skip
 """Names that are used in a cluster's directory, and for the supervisor's journal."""
 

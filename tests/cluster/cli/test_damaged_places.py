@@ -91,7 +91,7 @@ def test_a_damaged_record_does_not_disturb_other_clusters(tmp_path: Path) -> Non
         assert run_here(tmp_path, "down", "--name", "x") == (0, "")
     assert (status, len(errors.splitlines())) == (0, len(RECORDS))
     for name in RECORDS:
-        assert f"rmqlab: not listed: {tmp_path / name.replace(' ', '-') / 'cluster.json'} is damaged: " in errors
+        assert f"rmqlab: {tmp_path / name.replace(' ', '-') / 'cluster.json'} is damaged: " in errors
 
 
 @pytest.mark.parametrize(

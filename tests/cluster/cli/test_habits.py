@@ -209,10 +209,16 @@ def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_p
     assert broker["size"] > 0
 
 
-def test_a_damaged_record_hides_no_other_cluster(home: pathlib.Path) -> None:
+def test_a_cluster_with_a_damaged_record_is_listed(home: pathlib.Path) -> None:
     (home / "broken").mkdir()
     (home / "broken" / "cluster.json").write_text("{")
-    assert run(home, "ls").exit_code == 0
+    done = run(home, "ls")
+    assert done.exit_code == 0
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("broken "))
+    assert line.split()[1:4] == ["damaged", "?", "?"]
+    assert f"rmqlab: {home}/broken/cluster.json is damaged: " in done.stderr
+    (document,) = (one for one in json.loads(run(home, "ls", "--json").stdout) if one["name"] == "broken")
+    assert (document["state"], document["namesrv_addr"], document["nodes"]) == ("damaged", "", [])
 
 
 @pytest.mark.parametrize("columns", [60, 44])

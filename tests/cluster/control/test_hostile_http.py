@@ -16,7 +16,7 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from tests.cluster.control.conftest import Api, parse, request_bytes, server_of
 
-BODY = 2**20
+HEAD, BODY = 32 * 2**10, 2**20
 
 
 async def read_all(stream: trio.abc.ReceiveStream) -> bytes:
@@ -90,6 +90,15 @@ async def test_a_request_that_trickles_in_times_out_too(api: Api, autojump_clock
 async def test_a_head_without_end_is_431(api: Api) -> None:
     got = await api.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000)
     assert got.status == 431
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_a_head_over_32_kib_is_431(api: Api, pieces: int) -> None:
+    empty = len(request_bytes("GET", "/v1/faults", X="x")) - 1
+    for size, status in ((HEAD, 200), (HEAD + 1, 431), (60_000, 431)):
+        data = request_bytes("GET", "/v1/faults", X="x" * (size - empty))
+        assert len(data) == size
+        assert (await api.send(data, pieces=pieces)).status == status
 
 
 @pytest.mark.parametrize("is_announced", [True, False])

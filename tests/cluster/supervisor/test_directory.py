@@ -52,3 +52,19 @@ def test_a_damaged_time_in_a_journal_does_not_set_the_clock(directory: ClusterDi
     writer.close()
     assert last_time(directory, RECORD) == 5
     assert last_time(directory, attrs.evolve(RECORD, clock_millis=7_000)) == 7
+
+
+def test_a_start_whose_supervisor_is_killed_keeps_the_journals_of_the_last_run(directory: ClusterDirectory) -> None:
+    for content in ("older", "last"):
+        directory.begin_journal()
+        directory.journal_path("broker-a").write_text(content)
+        directory.complete_journal()
+    for _ in range(2):
+        directory.begin_journal()
+        directory.journal_path("broker-a").write_text("of a killed start")
+    directory.begin_journal()
+    assert [*directory.journal_dir.iterdir()] == []
+    assert (directory.path / "journal.old" / "broker-a.msgpack").read_text() == "older"
+    directory.complete_journal()
+    assert (directory.path / "journal.old" / "broker-a.msgpack").read_text() == "last"
+    assert not (directory.path / "journal.failed").exists()

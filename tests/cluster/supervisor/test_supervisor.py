@@ -11,9 +11,11 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.actions import VERBS
+from rmqlab.cluster.supervisor import scaling
+from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
 from rmqlab.cluster.supervisor.fork.forkserver import Exited, Spawned
-from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
 from rmqlab.faults import DiskFull, Isolation
@@ -228,6 +230,42 @@ async def test_a_foreign_process_with_the_name_of_an_ended_one_is_rejected(
     await its.send_all(CONTROL.encode(Hello(produce, 8)) + CONTROL.encode(Ready({})))
     await wait_all_tasks_blocked()
     assert supervisor.process_state(produce).ready is None
+
+
+@pytest.mark.parametrize("deed", ["start", "restart", "wait_ready", "wipe", "power_loss"])
+async def test_a_node_that_another_command_has_removed_meanwhile(supervisor: Supervisor, deed: str) -> None:
+    del supervisor.nodes["broker-a-s"]
+    with pytest.raises(WrongStateError, match="broker-a-s is no node of this cluster any more"):
+        await getattr(supervisor, deed)("broker-a-s")
+
+
+async def test_settings_that_cannot_be_written_are_kept_for_the_next_start(supervisor: Supervisor) -> None:
+    supervisor.pending_settings["broker-a-s"] = {"slave_read_enable": True}
+    with pytest.raises(NodeFailedError, match=r"broker-a-s is not started: .*config\.toml"):
+        await supervisor.spawn("broker-a-s")
+    assert supervisor.pending_settings == {"broker-a-s": {"slave_read_enable": True}}
+
+
+async def test_a_node_that_is_removed_during_its_start_is_not_spawned(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodestore, "check_startable", lambda _directory, node: supervisor.nodes.pop(node.name))
+    with pytest.raises(WrongStateError, match="broker-a-s is no node of this cluster any more"):
+        await supervisor.spawn("broker-a-s")
+    assert not supervisor.process_state("broker-a-s").is_alive
+
+
+async def test_a_node_that_is_started_during_its_removal_is_not_removed(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop_too_early(_supervisor: Supervisor, *_names: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+    supervisor.processes.states["broker-a-s"] = supervisor.process_state("broker-a")
+    monkeypatch.setattr(Supervisor, "stop", stop_too_early)
+    with pytest.raises(WrongStateError, match="broker-a-s is not removed: another command has started it meanwhile"):
+        await scaling.remove(supervisor, "broker-a-s")
+    assert "broker-a-s" in supervisor.nodes
 
 
 @pytest.mark.parametrize(("seconds", "is_known"), [(SNAPSHOT_SECONDS, False), (10.0, True)])
