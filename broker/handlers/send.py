@@ -272,7 +272,7 @@ def _retry_or_dead_letter(
         return topic
     message.topic = names.DLQ_PREFIX + group_name
     message.queue_id = 0
-    return broker.topics.create_plain(message.topic, 1)
+    return broker.create_own_topic(message.topic, 1)
 
 
 def _send_batch(
