@@ -14,6 +14,7 @@ import trio
 
 from rmqlab.broker.acl.control import POLL_PERIOD, AccessControl
 from rmqlab.broker.deferred.transactions import TransactionCheck
+from rmqlab.broker.deleted_queues import delete_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.state import Broker
@@ -80,6 +81,7 @@ async def run_broker(
     keep("filter file", _every, timer, SAVE_FILTERS_PERIOD, broker.filters.save)
     keep("disk check", _check_disk_forever, broker, timer)
     keep("expired files", _clean_forever, broker)
+    keep("deleted queues", delete_queues_forever, broker.store.queues.deleted, timer)
     keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
         keep("ACL files", _poll_acl_forever, broker.access, timer)
