@@ -78,7 +78,7 @@ async def run_broker(
     keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
     keep("statistics", _sample_stats_forever, broker, timer)
     keep("consumer offset file", _save_offsets_forever, broker, timer)
-    keep("filter file", _every, timer, SAVE_FILTERS_PERIOD, broker.filters.save)
+    keep("filter file", _save_filters_forever, broker, timer)
     keep("disk check", _check_disk_forever, broker, timer)
     keep("expired files", _clean_forever, broker)
     keep("deleted queues", delete_queues_forever, broker.store.queues.deleted, timer)
@@ -220,6 +220,12 @@ async def _save_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn
         await broker.subscriptions.save_in_slices()
         await broker.offsets.save_in_slices()
         await timer.sleep(broker.config.flush_consumer_offset_interval / 1000)
+
+
+async def _save_filters_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
+    while True:
+        await timer.sleep(SAVE_FILTERS_PERIOD)
+        await broker.filters.save_in_slices()
 
 
 async def _save_delay_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
