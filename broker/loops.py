@@ -14,6 +14,7 @@ import trio
 
 from rmqlab.broker.acl.control import POLL_PERIOD, AccessControl
 from rmqlab.broker.deferred.transactions import TransactionCheck
+from rmqlab.broker.deleted_queues import delete_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.state import Broker
@@ -77,9 +78,10 @@ async def run_broker(
     keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
     keep("statistics", _sample_stats_forever, broker, timer)
     keep("consumer offset file", _save_offsets_forever, broker, timer)
-    keep("filter file", _every, timer, SAVE_FILTERS_PERIOD, broker.filters.save)
+    keep("filter file", _save_filters_forever, broker, timer)
     keep("disk check", _check_disk_forever, broker, timer)
     keep("expired files", _clean_forever, broker)
+    keep("deleted queues", delete_queues_forever, broker.store.queues.deleted, timer)
     keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
         keep("ACL files", _poll_acl_forever, broker.access, timer)
@@ -218,6 +220,12 @@ async def _save_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn
         await broker.subscriptions.save_in_slices()
         await broker.offsets.save_in_slices()
         await timer.sleep(broker.config.flush_consumer_offset_interval / 1000)
+
+
+async def _save_filters_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
+    while True:
+        await timer.sleep(SAVE_FILTERS_PERIOD)
+        await broker.filters.save_in_slices()
 
 
 async def _save_delay_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:

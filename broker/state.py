@@ -29,7 +29,7 @@ from rmqlab.broker.waits.append_followup import AppendFollowUp
 from rmqlab.broker.waits.copy_waits import CopyWaits
 from rmqlab.broker.waits.held_pulls import PullHold
 from rmqlab.broker.waits.pending_acks import PendingAcks
-from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader
 from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
@@ -181,6 +181,20 @@ class Broker:
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
         # On a slave of 4.9 only the sweep checks held pulls (store-ha#70).
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
+
+    def create_own_topic(self, topic: str, queue_nums: int, *, unit_mode: bool = False) -> TopicConfig:
+        """Return a retry, dead-letter or system topic.
+
+        If missing, it is created, and registered at the nameservers. Refusal without room.
+
+        Source: TopicConfigManager.createTopicInSendMessageBackMethod, createTopicOfTranCheckMaxTime.
+        """
+        known = self.topics.get(topic)
+        if known is not None:
+            return known
+        created = self.topics.create_plain(topic, queue_nums, unit_mode=unit_mode)
+        self.registration.register_soon(oneway=True)
+        return created
 
     def put_own(self, message: NewMessage) -> PutResult:
         """Store a message without a waiting client, such as a record of a transaction.

@@ -77,7 +77,7 @@ class TransactionCheck:
         The end is that at the start of the check.
         """
         broker = self.broker
-        self._make_topic(names.HALF_TOPIC)
+        self.broker.create_own_topic(names.HALF_TOPIC, 1)
         began = self._began = broker.now_millis()
         end = broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
@@ -252,7 +252,7 @@ class TransactionCheck:
 
         Return False if the store refuses puts for now.
         """
-        self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
+        self.broker.create_own_topic(names.TRANS_CHECK_MAX_TIME_TOPIC, 1)
         result = self.broker.put_own(copy)
         if is_final(result):  # it may lack the room for one more check
             result = self.broker.put_own(put_aside(half))
@@ -264,8 +264,3 @@ class TransactionCheck:
         group = half.properties.get(PROPERTY_PGROUP, "")
         self.broker.emit("transaction_given_up", group=group, times=check_times(half), queue_offset=half.queue_offset)
         return True
-
-    def _make_topic(self, topic: str) -> None:
-        if self.broker.topics.get(topic) is None:
-            self.broker.topics.create_plain(topic, 1)
-            self.broker.registration.register_soon(oneway=True)

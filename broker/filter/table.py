@@ -2,25 +2,34 @@
 
 Class ConsumerFilterManager. An expression outlives its consumers: when a group's last consumer disconnects, it is
 marked dead, and removed a day later. The table is kept in consumerFilter.json, and filters for groups that pull without
-an expression of their own.
+an expression of their own. The file may have 40 MB: it is encoded in slices, and written by a thread, so that no client
+waits for it (issue 12.6).
 """
 
+import itertools
 import pathlib
+import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
+import trio
 
 from rmqlab.broker.filter.bloom import BloomFilter
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.sql92 import CompiledFilter, compile_filter
-from rmqlab.remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
+from rmqlab.remoting.bodies.filter import SQL92, ConsumerFilterData, FilterTableBody, pretty_parts
 from rmqlab.remoting.bodies.heartbeat import SubscriptionData
+from rmqlab.runtime.net.worker import in_thread
 from rmqlab.store.files.configfile import keep_config_file, load_config_file
 
 MAX_FILTERS = 10_000
 """Maximum filters, by topic and group; includes dead filters, which are kept for a day."""
-MAX_EXPRESSION_BYTES = 32 * 2**20
-"""Characters of all expressions together."""
+MAX_CHARACTERS = 32 * 2**20
+"""Characters of all expressions together, with the names of their topics and groups as often as the file has them."""
+MAX_NAME_SIZE = 1024
+"""Characters of a topic's and a group's name together, as for committed offsets. 4.9.8 has no limit."""
+_ENCODED_AT_ONCE = 100
+"""Filters that are encoded before other tasks have their turn."""
 DEAD_BEFORE_LOAD = 30_000
 """Milliseconds since death that are assumed for filters which a loaded file marks as alive."""
 
@@ -53,6 +62,8 @@ class ConsumerFilterTable:
         """By group; a dict for a set that keeps its order. A heartbeat may name thousands of groups."""
         self._count = self._characters = 0
         self._is_changed = True
+        self._saving = trio.Lock()
+        self._writing = threading.Lock()
         loaded = load_config_file(path, FilterTableBody.decode)
         if loaded is not None:
             self._take_over(loaded)
@@ -87,14 +98,31 @@ class ConsumerFilterTable:
 
     def save(self) -> None:
         """Write consumerFilter.json if the table changed, without expired entries."""
+        if (parts := self._changed_parts()) is not None:
+            self._write(b"".join(parts))
+
+    async def save_in_slices(self) -> None:
+        """Write consumerFilter.json in slices, between which other tasks run."""
+        async with self._saving:
+            if (parts := self._changed_parts()) is None:
+                return
+            content = b""
+            while part := b"".join(itertools.islice(parts, _ENCODED_AT_ONCE)):
+                content += part
+                await trio.lowlevel.checkpoint()
+            await in_thread(self._write, content)
+
+    def _changed_parts(self) -> Iterator[bytes] | None:
+        """Return the parts of the file as the table is now; None if it has not changed."""
         self._clean()
         if not self._is_changed:
-            return
+            return None
         self._is_changed = False
-        tables = {
-            topic: FilterDataByTopic(group_filter_data=groups, topic=topic) for topic, groups in self.topics.items()
-        }
-        keep_config_file(self._path, FilterTableBody(filter_data_by_topic=tables).encode_pretty())
+        return pretty_parts({topic: dict(groups) for topic, groups in self.topics.items()})
+
+    def _write(self, content: bytes) -> None:
+        with self._writing:  # a thread may be writing it when the broker is stopped
+            keep_config_file(self._path, content)
 
     def _register(self, group: str, wanted: SubscriptionData) -> None:
         """Register one subscription if it is newer.
@@ -109,7 +137,7 @@ class ConsumerFilterTable:
             if wanted.sub_version == known.client_version and known.is_dead:
                 self._put(topic, group, known.dying(0))
             return
-        if known is None and self._count >= MAX_FILTERS:
+        if known is None and (self._count >= MAX_FILTERS or len(topic) + len(group) > MAX_NAME_SIZE):
             return
         bloom = self._bloom.data(f"{group}#{wanted.topic}")
         fresh = ConsumerFilterData(
@@ -132,23 +160,23 @@ class ConsumerFilterTable:
             if known is not None:
                 self._remove(topic, group)
         else:
-            if self._characters + len(wanted.sub_string) <= MAX_EXPRESSION_BYTES:
+            if self._characters + _characters(fresh) <= MAX_CHARACTERS:
                 self._put(topic, group, fresh)
 
     def _put(self, topic: str, group: str, data: ConsumerFilterData) -> None:
         groups = self.topics.setdefault(topic, {})
         if group in groups:
-            self._characters -= len(groups[group].expression or "")
+            self._characters -= _characters(groups[group])
         else:
             self._topics_of.setdefault(group, {})[topic] = None
             self._count += 1
-        self._characters += len(data.expression or "")
+        self._characters += _characters(data)
         groups[group] = data
 
     def _remove(self, topic: str, group: str) -> None:
         data = self.topics[topic].pop(group)
         self._count -= 1
-        self._characters -= len(data.expression or "")
+        self._characters -= _characters(data)
         del self._topics_of[group][topic]
         if not self._topics_of[group]:
             del self._topics_of[group]
@@ -175,4 +203,10 @@ class ConsumerFilterTable:
         long_ago = self._now_millis() - DEAD_BEFORE_LOAD
         for topic, table in tables.items():
             for group, data in table.group_filter_data.items():
+                if len(topic) + len(group) > MAX_NAME_SIZE:
+                    continue
                 self._put(topic, group, data if data.dead_time else data.dying(max(long_ago, data.born_time)))
+
+
+def _characters(data: ConsumerFilterData) -> int:
+    return len(data.expression or "") + 2 * (len(data.topic or "") + len(data.consumer_group or ""))

@@ -152,9 +152,10 @@ def _time_text(millis: int) -> str:
 def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader, _request: Request) -> Work:
     """Return the lowest offset of any group in each queue.
 
-    The tool compares it with the offset of one group. If the lowest is above the compared group's, the greatest number
-    is returned instead. Unlike 4.9.8, which deletes the offsets of the groups to be left out, this leaves them out and
-    no more.
+    4.9.8 intends to return the greatest number where the lowest is above the compared group's. But it passes topic and
+    group in the wrong order, so it compares with what a group with the topic's name has committed for a topic with the
+    group's name (AdminBrokerProcessor.queryCorrectionOffset). Unlike 4.9.8, which deletes the offsets of the groups to
+    be left out, this leaves them out and no more.
     """
     left_out = {name for name in (header.filter_groups or "").split(",") if name.strip()}
     lowest: dict[int, int] = {}
@@ -163,8 +164,10 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
             if offset >= broker.store.min_queue_offset(header.topic, queue_id):
                 lowest[queue_id] = min(offset, lowest.get(queue_id, INT64_MAX))
             yield
-    for queue_id, offset in broker.offsets.queues_of(header.compare_group, header.topic).items():
-        if lowest.get(queue_id, 0) > offset:
+    for queue_id, offset in broker.offsets.queues_of(group=header.topic, topic=header.compare_group).items():
+        if queue_id not in lowest:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no group has an offset of queue {queue_id}")
+        if lowest[queue_id] > offset:
             lowest[queue_id] = INT64_MAX
     return Reply(body=QueryCorrectionOffsetBody(correction_offsets=lowest).encode())
 

@@ -57,6 +57,8 @@ CODES = {
 _FOUND: Final = ReplyHead(
     {}, [field.encode_name for field in msgspec.structs.fields(PullMessageResponseHeader)], GetStatus.FOUND.name
 )
+_FROM_ENTRIES = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING)
+"""Statuses of pulls that found entries in their queue."""
 _NO_QUEUE = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -67,14 +69,12 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
         message_filter = _filter_of(broker, header)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
-    if header.max_msg_nums < 0 or (header.sys_flag & SUSPEND and header.suspend_timeout_millis is None):
-        raise HeaderError(f"maxMsgNums is {header.max_msg_nums}, or suspendTimeoutMillis is missing")
+    result = _read(broker, header, message_filter)
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
         if header.commit_offset is None:
             raise HeaderError("commitOffset is missing, but the sysFlag asks for a commit")
         place = (header.consumer_group, header.topic, header.queue_id)
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
-    result = _read(broker, header, message_filter)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
         wait = (header.suspend_timeout_millis or 0) / 1000
@@ -128,9 +128,12 @@ def _woken(broker: Broker, pull: HeldPull) -> Reply:
     try:
         group = _check_pull(broker, header)
         message_filter = _filter_of(broker, header)
+        result = _read(broker, header, message_filter)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
-    return _answer(broker, header, group, _read(broker, header, message_filter))
+    except HeaderError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    return _answer(broker, header, group, result)
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
@@ -144,6 +147,8 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
         )
     if not group.consume_enable:
         raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
+    if header.sys_flag & SUSPEND and header.suspend_timeout_millis is None:
+        raise HeaderError("suspendTimeoutMillis is missing, but the sysFlag allows to hold the pull")
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
@@ -238,6 +243,11 @@ def _filter_as_registered(broker: Broker, header: PullMessageRequestHeader) -> M
 
 
 def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: MessageFilter) -> GetResult:
+    """Return the messages of a pull.
+
+    HeaderError for a negative number of messages where the queue has entries to read, as in RocketMQ, which makes no
+    list of this size.
+    """
     began = stopwatch.wall()
     result = broker.store.get_message(
         header.topic,
@@ -248,6 +258,8 @@ def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: Mess
         property_filter=message_filter.by_properties,
         max_examined=message_filter.max_examined,
     )
+    if header.max_msg_nums < 0 and result.status in _FROM_ENTRIES:
+        raise HeaderError(f"maxMsgNums is {header.max_msg_nums}")
     broker.stats.get_times.count(stopwatch.wall() - began)
     if result.status is not GetStatus.FOUND:
         broker.stats.count_miss()

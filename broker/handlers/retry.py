@@ -99,11 +99,8 @@ def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> Subscrip
 
 
 def _make_topic(broker: Broker, topic: str, queues: int, *, unit_mode: bool = False) -> None:
-    known = broker.topics.get(topic)
-    if known is None:
-        known = broker.topics.create_plain(topic, queues, unit_mode=unit_mode)
-        broker.registration.register_soon(oneway=True)
-    if topic.startswith(names.RETRY_PREFIX) and not known.perm & PERM_WRITE:
+    config = broker.create_own_topic(topic, queues, unit_mode=unit_mode)
+    if topic.startswith(names.RETRY_PREFIX) and not config.perm & PERM_WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic} may not be written to")
 
 

@@ -20,13 +20,14 @@ from rmqlab.broker.tables.topics import PERM_READ, PERM_WRITE
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
 from rmqlab.remoting.batch import ReceivedBatch
-from rmqlab.remoting.bodies.topic import TopicConfig
+from rmqlab.remoting.bodies.topic import MULTI_TAG, TopicConfig
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import HeaderError, java_number
 from rmqlab.remoting.headers.send import CompleteSend, SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rmqlab.remoting.message import (
+    MULTI_TAGS,
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
     PROPERTY_REAL_QID,
@@ -73,8 +74,8 @@ def send_message(broker: Broker, header: SendMessageRequestHeader, request: Requ
         send = check_complete(header)
         queue_id = chosen_queue(send, topic)
         if header.batch:
-            return _send_batch(broker, send, request, queue_id)
-        return _send_single(broker, send, request, queue_id)
+            return _send_batch(broker, send, request, topic, queue_id)
+        return _send_single(broker, send, request, topic, queue_id)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     except ValueError as exc:  # a batch body or a delay level that does not parse
@@ -153,7 +154,9 @@ def _create_topic(broker: Broker, header: SendMessageRequestHeader, name: str) -
     return topic
 
 
-def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
+def _send_single(
+    broker: Broker, header: CompleteSend, request: Request, topic: TopicConfig, queue_id: int
+) -> Reply | None:
     if header.sys_flag is None:
         raise HeaderError("a send without its sysFlag")
     properties = parse_properties(header.properties or "")
@@ -170,7 +173,8 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
         reconsume_times=header.reconsume_times or 0,
     )
     if header.topic.startswith(names.RETRY_PREFIX):
-        _retry_or_dead_letter(broker, header, request.command, message)
+        topic = _retry_or_dead_letter(broker, header, request.command, message, topic)
+    message.sys_flag = _stored_sys_flag(message.sys_flag, topic)
     waits = waits_for_store(properties)
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     if not _make_special(broker, message, properties):
@@ -180,6 +184,14 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     result = broker.store.append(message)
     broker.stats.put_times.count(stopwatch.wall() - began)
     return finish_send(broker, request, result, message.topic, queue_id, waits=waits, min_copies=min_copies)
+
+
+def _stored_sys_flag(sys_flag: int, topic: TopicConfig) -> int:
+    """Return a sysFlag, with MULTI_TAGS if the topic has this filter type.
+
+    Source: SendMessageProcessor.handleRetryAndDLQ, asyncSendBatchMessage. Nothing in RocketMQ reads the bit to filter.
+    """
+    return sys_flag | MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else sys_flag
 
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
@@ -241,10 +253,12 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
     return True
 
 
-def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command, message: NewMessage) -> None:
+def _retry_or_dead_letter(
+    broker: Broker, header: CompleteSend, command: Command, message: NewMessage, topic: TopicConfig
+) -> TopicConfig:
     """Send a retry that was tried often enough to the dead-letter topic.
 
-    Source: broker-requests#22. Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties
+    Returns the topic that the message has then. Source: broker-requests#22. Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties
     with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
@@ -254,13 +268,16 @@ def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command
     limit = group.retry_max_times
     if header.max_reconsume_times is not None and command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
         limit = header.max_reconsume_times
-    if message.reconsume_times >= limit:
-        message.topic = names.DLQ_PREFIX + group_name
-        message.queue_id = 0
-        broker.topics.create_plain(message.topic, 1)
+    if message.reconsume_times < limit:
+        return topic
+    message.topic = names.DLQ_PREFIX + group_name
+    message.queue_id = 0
+    return broker.create_own_topic(message.topic, 1)
 
 
-def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
+def _send_batch(
+    broker: Broker, header: CompleteSend, request: Request, topic: TopicConfig, queue_id: int
+) -> Reply | None:
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
     _check_store(broker)
@@ -276,7 +293,7 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         queue_id=queue_id,
         body=b"",
         flag=0,
-        sys_flag=header.sys_flag,
+        sys_flag=_stored_sys_flag(header.sys_flag, topic),
         born_timestamp=header.born_timestamp,
         born_host=peer_address(request),
         store_host=broker.store_host,

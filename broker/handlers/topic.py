@@ -8,7 +8,7 @@ from rmqlab.broker.handlers.slave import refuse_on_slave
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.queue import MessageQueue
-from rmqlab.remoting.bodies.topic import TopicConfig, TopicList, TopicOffset
+from rmqlab.remoting.bodies.topic import FILTER_TYPES, TopicConfig, TopicList, TopicOffset
 from rmqlab.remoting.body import encode_entry
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError
@@ -30,7 +30,7 @@ def update_and_create_topic(broker: Broker, _header: None, request: Request) -> 
     """
     refuse_on_slave(broker)
     header = request.command.header(CreateTopicRequestHeader)
-    if header.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
+    if header.topic_filter_type not in FILTER_TYPES:
         raise HeaderError(f"topicFilterType is {header.topic_filter_type}, expected SINGLE_TAG or MULTI_TAG")
     _check_name(broker, header.topic)
     if max(header.read_queue_nums, header.write_queue_nums) > MAX_QUEUES:

@@ -73,9 +73,13 @@ class ConsumerGroup:
     def merge_subscriptions(self, fresh: Iterable[SubscriptionData]) -> bool:
         """Apply the subscriptions of a heartbeat; return True if the topics changed.
 
-        New subscriptions are added, newer ones replace older ones, missing ones are dropped.
+        New subscriptions are added, newer ones replace older ones, missing ones are dropped. Of several for a topic the
+        one with the highest version counts.
         """
-        named = {data.topic: data for data in fresh}
+        named: dict[str, SubscriptionData] = {}
+        for data in fresh:
+            if data.topic not in named or data.sub_version > named[data.topic].sub_version:
+                named[data.topic] = data
         changed, changed_sizes = named.keys() != self.subscriptions.keys(), False
         for topic in [topic for topic in self.subscriptions if topic not in named]:
             del self.subscriptions[topic]

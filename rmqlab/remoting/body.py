@@ -109,12 +109,12 @@ def encode_entry(key: object, value: object) -> bytes:
     return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
 
 
-def encode_pretty_entry(key: object, value: object) -> bytes:
+def encode_pretty_entry(key: object, value: object, depth: int = 2) -> bytes:
     """Return an entry of a map member in the format of `Body.encode_pretty`.
 
-    It begins with a line feed.
+    It begins with a line feed, and `depth` tabs.
     """
-    inner = "\n\t\t"
+    inner = "\n" + "\t" * depth
     return f"{inner}{_key(key, bare=True)}:{_pretty(value, inner)}".encode()
 
 

@@ -80,6 +80,17 @@ def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> Non
     producers.register("g", member(peers[2]))
 
 
+@pytest.mark.parametrize("versions", [(1, 5, 5), (5, 1, 5)])
+def test_the_newest_of_several_subscriptions_to_a_topic_counts(versions: tuple[int, ...]) -> None:
+    """ConsumerGroupInfo.updateSubscription."""
+    consumers, newest = ConsumerTable(Filters()), versions.index(5)
+    listed = [
+        SubscriptionData(topic="T", sub_string=f"Tag{at}", sub_version=version) for at, version in enumerate(versions)
+    ]
+    consumers.register(ConsumerData(group_name="g", subscription_data_set=listed), member(ScriptedPeer()))
+    assert consumers.groups["g"].subscriptions["T"].sub_string == f"Tag{newest}"
+
+
 def test_memory_of_subscriptions_is_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     consumers, peer = ConsumerTable(Filters()), ScriptedPeer()
     small, large = consumer("g", "T"), consumer("g", "T", "U", expression="a || b", version=2)

@@ -150,6 +150,23 @@ def test_a_deleted_topic_restarts_empty_and_others_stay(open_store: Open) -> Non
     assert store.max_queue_offset("kept", 0) == 1
 
 
+def test_the_files_of_a_deleted_topic_are_moved_in_one_call(open_store: Open) -> None:
+    """A topic of 1,000 queues stopped a broker for 7 s."""
+    store = open_store()
+    for queue_id in range(3):
+        store.put(new_message(topic="gone", queue_id=queue_id))
+    for _ in range(2):
+        store.put(new_message(topic="gone"))
+        store.delete_topic("gone")
+    deleted = store.queues.deleted
+    first, second = deleted.topics()
+    assert [path.name for path in store.disk.list_directory(first)] == ["0", "1", "2"]
+    assert [path.name for path in store.disk.list_directory(second)] == ["0"]
+    assert len(store.queues.open_files) == 4
+    assert not deleted.close_some()
+    assert len(store.queues.open_files) == 0
+
+
 def test_views_that_outlive_their_file_stay_readable(open_store: Open) -> None:
     """Callers' errors must not crash the process: the last view ends the mapping."""
     store = open_store()

@@ -4,9 +4,11 @@ The contents of consumerFilter.json, and of the response of 321. Classes Consume
 BloomFilterData. Times in milliseconds.
 """
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
-from rmqlab.remoting.body import Body, Table
+from rmqlab.remoting.body import Body, Table, encode_part, encode_pretty_entry
 from rmqlab.remoting.header import Int, Long
 
 SQL92 = "SQL92"
@@ -56,3 +58,22 @@ class FilterTableBody(Table, frozen=True, kw_only=True):
     """consumerFilter.json."""
 
     filter_data_by_topic: dict[str, FilterDataByTopic] = {}
+
+
+def pretty_parts(filters: Mapping[str, Mapping[str, ConsumerFilterData]]) -> Iterator[bytes]:
+    """Yield the text of `FilterTableBody.encode_pretty` in parts.
+
+    `filters` are those of each topic and group. There is a part for each, and one for the end.
+    """
+    if not filters:
+        yield FilterTableBody().encode_pretty()
+        return
+    between = b'{\n\t"filterDataByTopic":{'
+    for topic, groups in filters.items():
+        name = encode_part(topic)
+        between += b"\n\t\t" + name + b':{\n\t\t\t"groupFilterData":{'
+        for group, data in groups.items():
+            yield between + encode_pretty_entry(group, data, 4)
+            between = b","
+        between = b'\n\t\t\t},\n\t\t\t"topic":' + name + b"\n\t\t},"
+    yield between.removesuffix(b",") + b"\n\t}\n}"

@@ -3,13 +3,18 @@
 Sources: remoting-and-nameserver sections 3.5, 3.11; broker-requests sections 6.2 to 6.4.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import Body, Table, name_in
 from rmqlab.remoting.header import Int, Long
+
+SINGLE_TAG: Final = "SINGLE_TAG"
+MULTI_TAG: Final = "MULTI_TAG"
+FILTER_TYPES: Final = (SINGLE_TAG, MULTI_TAG)
+"""Names of filter types, in the order of Java's ordinals."""
 
 
 class DataVersion(Body, frozen=True, kw_only=True):
@@ -30,14 +35,11 @@ class TopicConfig(Body, frozen=True, kw_only=True, gc=False):
     perm: Int = 6
     """Bits: 4 read, 2 write, 1 inherit."""
     read_queue_nums: Int = 16
-    topic_filter_type: str = "SINGLE_TAG"
+    topic_filter_type: str = SINGLE_TAG
     topic_name: str
     topic_sys_flag: Int = 0
     """Bits: 1 unit, 2 unit-sub."""
     write_queue_nums: Int = 16
-
-
-_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
         """Accept filter types by their ordinals, too."""
         table = value.get("topicConfigTable") if isinstance(value, dict) else None
         for topic in table.values() if isinstance(table, dict) else ():
-            if isinstance(topic, dict) and (named := name_in(_FILTER_TYPES, topic.get("topicFilterType"))):
+            if isinstance(topic, dict) and (named := name_in(FILTER_TYPES, topic.get("topicFilterType"))):
                 topic["topicFilterType"] = named
         return value
 

@@ -17,6 +17,7 @@ from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import ConsumeQueue
+from rmqlab.store.queue.deletedqueues import DELETED_QUEUES, DeletedQueues
 from rmqlab.store.queue.tornend import drop_torn_end, is_end_torn
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class Queues:
     file_size: int
     disk: Disk
     open_files: OpenFiles = attrs.field(factory=OpenFiles)
+    deleted: DeletedQueues = attrs.Factory(
+        lambda self: DeletedQueues(self.directory.with_name(DELETED_QUEUES), self.disk), takes_self=True
+    )
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
     is_recovering: bool = attrs.field(default=True, init=False)
     """True until the log has been dispatched at a start."""
@@ -171,6 +175,19 @@ class Queues:
         return min((queue.held.first_physical for queue in self.stuck if queue.held is not None), default=None)
 
     def delete(self, topic: str) -> None:
+        """Drop a topic's queues.
+
+        Their files are deleted later, if the disk can move them; see `DeletedQueues`.
+        """
+        keys = [key for key in self.table if key[0] == topic]
+        try:
+            if keys:
+                self.deleted.take(self.directory / topic, [self.table[key] for key in keys])
+        except OSError:  # no queue has files yet, or the disk refuses
+            pass
+        else:
+            for key in keys:
+                self.stuck.pop(self.table.pop(key), None)
         self._delete({topic})
 
     def delete_all(self) -> None:
@@ -189,6 +206,7 @@ class Queues:
         return sum(queue.delete_expired(log_min) for queue in self)
 
     def close(self) -> None:
+        self.deleted.close()
         for queue in self:
             queue.files.close()
 

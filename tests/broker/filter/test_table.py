@@ -3,14 +3,15 @@
 import collections
 import json
 import pathlib
-from collections.abc import Callable  # noqa: TC003 - as everywhere
+from collections.abc import Callable
 
 import attrs
 import pytest
+import trio
 
 from rmqlab.broker.filter.bloom import BloomFilter
-from rmqlab.broker.filter.table import ConsumerFilterTable
-from rmqlab.remoting.bodies.filter import ConsumerFilterData
+from rmqlab.broker.filter.table import MAX_NAME_SIZE, ConsumerFilterTable
+from rmqlab.remoting.bodies.filter import ConsumerFilterData, FilterDataByTopic, FilterTableBody
 from rmqlab.remoting.bodies.heartbeat import SubscriptionData
 
 DAY = 86_400_000
@@ -169,7 +170,7 @@ def test_a_file_is_written_only_after_a_change(scene: Scene, monkeypatch: pytest
         assert len(written) == before + 1
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_EXPRESSION_BYTES", 5)])
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_CHARACTERS", 17)])
 def test_so_many_expressions_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
     monkeypatch.setattr(f"rmqlab.broker.filter.table.{limit}", value)
     scene.register()
@@ -177,7 +178,7 @@ def test_so_many_expressions_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPa
     assert (scene.table.find("T", "G") is None, scene.table.find("Other", "G")) == (False, None)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_EXPRESSION_BYTES", 5)])
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_CHARACTERS", 17)])
 def test_room_is_free_again_after_removal_and_expiry(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
@@ -194,6 +195,51 @@ def test_room_is_free_again_after_removal_and_expiry(
     scene.table.save()
     scene.register(version=4)
     assert scene.known.client_version == 4
+
+
+def test_a_filter_with_long_names_is_not_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat with a topic of 4 million characters took 2 s."""
+    monkeypatch.setattr("rmqlab.broker.filter.table.compiled", pytest.fail)
+    monkeypatch.setattr(BloomFilter, "data", pytest.fail)
+    scene.register(topic="t" * MAX_NAME_SIZE)
+    assert scene.table.topics == {}
+
+
+def test_filters_with_long_names_of_a_file_are_dropped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as unlimited:
+        unlimited.setattr("rmqlab.broker.filter.table.MAX_NAME_SIZE", 10**6)
+        scene.register(topic="t" * MAX_NAME_SIZE)
+        scene.register()
+    scene.table.save()
+    scene.open()
+    assert scene.table.topics.keys() == {"T"}
+
+
+@pytest.mark.parametrize("filters", [0, 1, 7])
+def test_the_file_is_the_same_in_slices(scene: Scene, monkeypatch: pytest.MonkeyPatch, filters: int) -> None:
+    monkeypatch.setattr("rmqlab.broker.filter.table._ENCODED_AT_ONCE", 2)
+    for number in range(filters):
+        one = subscription("a = '\u00e9'", 1, f"T{number % 3}")
+        collections.deque(scene.table.register(f"G{number}", [one]))
+    trio.run(scene.table.save_in_slices)
+    tables = {
+        topic: FilterDataByTopic(group_filter_data=groups, topic=topic) for topic, groups in scene.table.topics.items()
+    }
+    assert scene.path.read_bytes() == FilterTableBody(filter_data_by_topic=tables).encode_pretty()
+    assert sum(map(len, scene.table.topics.values())) == filters
+
+
+def test_a_change_during_a_save_is_saved_by_the_next(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def change_and_write(write: Callable[[bytes], None], content: bytes) -> None:
+        scene.register(topic="Other")
+        write(content)
+
+    monkeypatch.setattr("rmqlab.broker.filter.table.in_thread", change_and_write)
+    scene.register()
+    trio.run(scene.table.save_in_slices)
+    assert json.loads(scene.path.read_bytes())["filterDataByTopic"].keys() == {"T"}
+    scene.table.save()
+    assert json.loads(scene.path.read_bytes())["filterDataByTopic"].keys() == {"T", "Other"}
 
 
 def test_a_full_table_compiles_no_further_expression(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,10 +132,7 @@ def test_time_span_of_what_is_consumed(lagging: TalkingBroker) -> None:
 
 
 def test_correction_offsets_are_the_lowest_of_all_groups(lagging: TalkingBroker) -> None:
-    """broker-requests section 6.3: a queue gets the maximum if all others are ahead.
-
-    They are ahead of the compared group.
-    """
+    """broker-requests section 6.3."""
     offsets = lagging.broker.offsets
     offsets.commit("h", "T", 0, 1)
     offsets.commit("h", "T", 1, 4)
@@ -144,9 +141,26 @@ def test_correction_offsets_are_the_lowest_of_all_groups(lagging: TalkingBroker)
     reply = lagging.ask(RequestCode.QUERY_CORRECTION_OFFSET, fields)
     assert reply.body == b'{"correctionOffsets":{0:1,1:4}}'
     assert offsets.query("out", "T", 0) == 0
-    offsets.commit("late", "T", 1, 9)
-    reply = lagging.ask(RequestCode.QUERY_CORRECTION_OFFSET, fields | {"compareGroup": "h", "filterGroups": "out,h"})
-    assert QueryCorrectionOffsetBody.decode(reply.body).correction_offsets == {0: 2**63 - 1, 1: 2**63 - 1}
+
+
+def test_correction_offsets_are_compared_with_topic_and_group_exchanged(lagging: TalkingBroker) -> None:
+    """AdminBrokerProcessor.queryCorrectionOffset."""
+    offsets = lagging.broker.offsets
+    fields = {"topic": "T", "compareGroup": "h"}
+    for queue_id in range(2):
+        offsets.commit("h", "T", queue_id, 1)
+        offsets.commit("late", "T", queue_id, 9)
+
+    def corrections() -> dict[int, int]:
+        reply = lagging.ask(RequestCode.QUERY_CORRECTION_OFFSET, fields | {"filterGroups": "h,g"})
+        return QueryCorrectionOffsetBody.decode(reply.body).correction_offsets
+
+    assert corrections() == {0: 9, 1: 9}
+    offsets.commit("T", "h", 0, 8)
+    offsets.commit("T", "h", 1, 9)
+    assert corrections() == {0: 2**63 - 1, 1: 9}
+    offsets.commit("T", "h", 2, 0)
+    assert lagging.ask(RequestCode.QUERY_CORRECTION_OFFSET, fields).code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize(("topic", "cloned"), [("T", {"T"}), ("", {"T", "U"}), ("NoSuch", set())])

@@ -82,9 +82,38 @@ def test_how_many_messages_a_pull_gives(talk: TalkingBroker, asked: int, given: 
     assert len(bodies(pull(talk, "T", maxMsgNums=asked))) == given
 
 
-def test_a_pull_of_fewer_than_no_messages_is_refused(filled: TalkingBroker) -> None:
-    """broker-requests#27: 4.9 makes a list of that size first."""
-    assert pull(filled, "T", maxMsgNums=-3).code == ResponseCode.SYSTEM_ERROR
+@pytest.mark.parametrize(
+    ("offset", "queue_id", "code"),
+    [(0, 0, ResponseCode.SYSTEM_ERROR), (5, 0, ResponseCode.PULL_NOT_FOUND), (9, 0, ResponseCode.PULL_OFFSET_MOVED),
+     (0, 1, ResponseCode.PULL_NOT_FOUND)],
+)  # fmt: skip
+def test_a_pull_of_fewer_than_no_messages_is_refused_where_there_are_some(
+    filled: TalkingBroker, offset: int, queue_id: int, code: ResponseCode
+) -> None:
+    """broker-requests#27: 4.9 makes a list of that size then, and commits no offset."""
+    reply = pull(filled, "T", offset, queueId=queue_id, maxMsgNums=-3, sysFlag=5, commitOffset=4)
+    assert reply.code == code
+    is_refused = code == ResponseCode.SYSTEM_ERROR
+    assert filled.broker.offsets.query("TOOLS_CONSUMER", "T", queue_id) == (None if is_refused else 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "NoSuch"}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": "77"}, ResponseCode.SYSTEM_ERROR),
+        ({"consumerGroup": "Off"}, ResponseCode.NO_PERMISSION),
+        ({"sysFlag": "4"}, ResponseCode.PULL_NOT_FOUND),
+    ],
+)
+def test_a_pull_that_may_be_held_names_its_time_before_its_topic(
+    filled: TalkingBroker, changes: dict[str, str], code: ResponseCode
+) -> None:
+    """PullMessageProcessor reads the time after it has checked the group."""
+    filled.broker.subscriptions.put(SubscriptionGroupConfig(group_name="Off", consume_enable=False))
+    fields = pull_fields("T", 5, sysFlag=6) | changes
+    del fields["suspendTimeoutMillis"]
+    assert filled.ask(RequestCode.PULL_MESSAGE, fields).code == code
 
 
 def test_a_pull_gives_at_most_256_kib_but_always_one_message(talk: TalkingBroker) -> None:

@@ -53,6 +53,14 @@ def test_only_not_found_is_held(filled: TalkingBroker) -> None:
     assert pull(filled, "T", 0, sysFlag=6, subscription="A").code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
+def test_a_held_pull_of_fewer_than_no_messages_fails_when_one_arrives(filled: TalkingBroker) -> None:
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer, maxMsgNums=-1)
+    filled.send("T")
+    assert [reply.code for reply in peer.replies] == [ResponseCode.SYSTEM_ERROR]
+    assert not filled.broker.errors.counts
+
+
 def test_a_held_pull_whose_queue_got_only_other_tags_moves_on_at_the_sweep(filled: TalkingBroker) -> None:
     """broker-requests#32."""
     hold(filled, 5, subscription="A")

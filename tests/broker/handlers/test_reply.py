@@ -6,6 +6,7 @@ import pytest
 
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.send import ReplyMessageRequestHeader
@@ -72,6 +73,34 @@ def test_a_reply_is_stored_as_it_came(talk: TalkingBroker, asker: ScriptedPeer) 
     assert stored(talk) == [(b"9.99", fields["i"])]
     stats = talk.broker.stats  # as a send (ReplyMessageProcessor.handlePutMessageResult)
     assert (stats.topic_puts[TOPIC].messages, stats.broker_puts.messages, stats.put_total) == (1, 1, 1)
+
+
+def test_a_reply_with_a_delay_level_waits_in_the_schedule_topic(talk: TalkingBroker, asker: ScriptedPeer) -> None:
+    """CommitLog.asyncPutMessage. Offset and statistics are the schedule topic's."""
+    talk.send("T", DELAY="3")
+    reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(DELAY="3"), b"9.99")
+    assert (reply.code, reply.ext_fields["queueId"], reply.ext_fields["queueOffset"]) == (0, "0", "1")
+    assert len(asker.asked) == 1  # the push does not wait
+    assert talk.broker.store.max_queue_offset(TOPIC, 0) == 0
+    (pulled,) = talk.pull(names.SCHEDULE_TOPIC, 1, queueId=2)
+    (message,) = decode_messages(pulled.body)
+    assert message.properties == {
+        "REPLY_TO_CLIENT": "asker", "MSG_TYPE": "reply", "CORRELATION_ID": "c-1", "DELAY": "3",
+        "PUSH_REPLY_TIME": str(talk.clock.now_millis()), "REAL_TOPIC": TOPIC, "REAL_QID": "0",
+    }  # fmt: skip
+    assert talk.broker.stats.topic_puts[names.SCHEDULE_TOPIC].messages == 2
+    assert TOPIC not in talk.broker.stats.topic_puts
+
+
+@pytest.mark.parametrize("client_id", ["asker", "nobody"])
+def test_a_reply_whose_delay_is_no_number_is_pushed_and_not_stored(
+    talk: TalkingBroker, asker: ScriptedPeer, client_id: str
+) -> None:
+    reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(client_id, DELAY="x"), b"9.99")
+    assert (reply.code, "x" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    assert len(asker.asked) == (client_id == "asker")
+    assert talk.broker.store.max_commit_log_offset == 0
+    assert not talk.broker.errors.counts
 
 
 def test_the_first_version_has_long_names(talk: TalkingBroker, asker: ScriptedPeer) -> None:

@@ -83,6 +83,15 @@ def test_a_retry_sent_too_often_becomes_a_dead_letter(
     assert (talk.broker.topics.get("%DLQ%g") is not None) == (topic == "%DLQ%g")
 
 
+def test_the_topic_of_a_dead_letter_that_is_sent_is_registered(talk: TalkingBroker) -> None:
+    """TopicConfigManager.createTopicInSendMessageBackMethod."""
+    talk.send("%RETRY%g")
+    talk.registration.calls.clear()
+    for _ in range(2):
+        talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("%RETRY%g") | {"j": "16"})
+    assert talk.registration.calls == [(None, True)]
+
+
 def test_a_dead_letter_that_is_sent_keeps_its_delay(talk: TalkingBroker) -> None:
     """broker-requests#22: 4.9.8 clears the level, then sets the request's properties.
 
