@@ -29,7 +29,7 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.fork.forklaunch import BROKER_MODULE, import_steps
 from rmqlab.cluster.supervisor.fork.nodemodules import MODULES
-from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
+from rmqlab.cluster.supervisor.host import THIS_MACHINE, Forks, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
 from rmqlab.cluster.supervisor.plan.process_state import ProcessState
@@ -50,7 +50,7 @@ from rmqlab.cluster.supervisor.starting import (
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import Fault
-from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.config.validators import shown
 from rmqlab.runtime.config.valuetypes import Seconds, checked, checked_methods
 from rmqlab.runtime.journals.journal import (
@@ -269,6 +269,22 @@ class Cluster(NodeActions, ClusterChanges):
         return Workload(name, self.supervisor)
 
 
+def _prepared(
+    place: ClusterDirectory, record: Record, clock: RatedClock, forks: Forks, modules: Mapping[NodeKind, str], seed: str
+) -> Supervisor:
+    """Write the record and all settings of a start; return its supervisor.
+
+    NodeFailedError as `write_all_settings`.
+    """
+    place.write_record(record)
+    nodes = record.nodes()
+    write_all_settings(place, record.spec, nodes)
+    by_name = {node.name: node for node in nodes}
+    supervisor = Supervisor(record.spec, record.placement, place, clock, forks, by_name, EventLog(), modules, seed)
+    supervisor.run = record.run
+    return supervisor
+
+
 @asynccontextmanager
 @checked
 async def open_cluster(
@@ -306,13 +322,7 @@ async def open_cluster(
                     spec=spec, placement=found.placement, run=host.new_run(spec), roles=roles_kept(record, spec)
                 )
                 with beginning(place, record) as start:
-                    place.write_record(fresh)
-                    nodes = fresh.nodes()
-                    write_all_settings(place, spec, nodes)
-                    by_name = {node.name: node for node in nodes}
-                    events = EventLog()
-                    supervisor = Supervisor(spec, found.placement, place, clock, forks, by_name, events, modules, seed)
-                    supervisor.run = fresh.run
+                    supervisor = _prepared(place, fresh, clock, forks, modules, seed)
                     supervisor.try_settings = host.try_settings
                     try:
                         async with supervised(supervisor, host):
@@ -320,7 +330,7 @@ async def open_cluster(
                             started(cluster)
                             record_start(supervisor)
                             record_move(supervisor, found)
-                            await start_in_phases(supervisor, nodes)
+                            await start_in_phases(supervisor, list(supervisor.nodes.values()))
                             start.complete()
                             yield cluster
                     finally:
