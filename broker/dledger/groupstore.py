@@ -22,7 +22,7 @@ from rmqlab.store.log.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.logkind import LogKind
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import Queues
-from rmqlab.store.queue.tornend import mark_wrong_ends
+from rmqlab.store.queue.tornend import drop_unsure_ends, mark_wrong_ends
 from rmqlab.store.restart import Restart, restart
 
 
@@ -77,13 +77,15 @@ def recover(
     if log.is_mixed and not log.files.files:
         found = restart(
             CommitLog(log.plain), queues, claim, config, on_progress,
-            crashed=False, indexed=indexed, on_recovered=on_recovered,
+            crashed=crashed and claim.was_withdrawn, indexed=indexed, on_recovered=on_recovered,
         )  # fmt: skip
         if log.is_mixed:
             log.continue_plain()
         return found
     complete_to = _surely_dispatched(log, claim.read, config) if crashed else None
     queues.recover(claim, complete_to=complete_to, on_recovered=on_recovered)
+    if complete_to is not None:
+        drop_unsure_ends(queues, log, complete_to)
     is_stopped = not crashed or claim.was_withdrawn
     missing = MissingEntries.find(config.store_path_root_dir, queues) if is_stopped else None
     if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began again: see `LogFollower`

@@ -86,6 +86,7 @@ def become_slave(broker: Broker, change: RoleChange) -> None:
 
 def become_master(broker: Broker, change: RoleChange) -> None:
     """Set broker id 0, recompute queue offsets, accept writes, and register at once."""
+    broker.store.queues.end_rebuild(broker.store.log)
     broker.store.queues.recover_counters()
     _change(broker, LEADERS_ROLE, MASTER_ID, change)
 

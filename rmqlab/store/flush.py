@@ -142,6 +142,16 @@ class Flusher:
         """Why the last flush of the log failed; empty if it did not."""
         return self._log_job.error if self._log_job is not None else ""
 
+    def begin(self, log_end: int, dispatched: int, *, crashed: bool) -> None:
+        """Set what is on disk after a start: all after a clean stop, otherwise what the marks say."""
+        marks = self.marks
+        if not crashed:
+            marks.log, marks.queues = log_end, dispatched
+        marks.queues = min(marks.queues, dispatched)
+        self.cut(log_end)
+        if crashed and marks.is_known:
+            self.suspect(log_end)
+
     def suspect(self, log_end: int) -> None:
         """Rewrite the log up to `log_end` before it counts as synced.
 

@@ -131,17 +131,13 @@ class MessageStore:
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
-        marks = self.flusher.marks
-        if not crashed:
-            marks.log, marks.queues = log.max_offset, found.queues_from
-        marks.queues = min(marks.queues, found.queues_from)
-        self.flusher.cut(log.max_offset)
-        if crashed and marks.is_known:
-            self.flusher.suspect(log.max_offset)
+        self.flusher.begin(log.max_offset, found.queues_from, crashed=crashed)
         self.dispatcher.last_stored_at = found.last_stored_at
         try:
             self.dispatcher.catch_up(found.queues_from, index_from, on_progress)
+            queues.end_rebuild(log)
         except OSError as problem:  # a full disk: dispatched messages are served
+            self.dispatcher.last_stored_at = 0
             self.putter.no_room(problem)
         queues.recover_counters()
         if self.is_slave:

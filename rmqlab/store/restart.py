@@ -17,7 +17,7 @@ from rmqlab.store.log import recovery
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.queueends import MissingEntries
 from rmqlab.store.queue.queues import EnteredOffsets, Queues
-from rmqlab.store.queue.tornend import mark_wrong_ends
+from rmqlab.store.queue.tornend import drop_unsure_ends, mark_wrong_ends
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ def restart(
             safe = min(safe, claim.read.index_msg_timestamp)
         start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
     queues.recover(claim, complete_to=offsets[start] if crashed and files else None, on_recovered=on_recovered)
+    if crashed and files:
+        drop_unsure_ends(queues, log, offsets[start])
     is_stopped = not crashed or claim.was_withdrawn  # the last clean stop was followed by no flush of the queues
     missing_entries = MissingEntries.find(config.store_path_root_dir, queues) if is_stopped else None
     known = queues.max_physical
@@ -71,7 +73,8 @@ def restart(
     missing = _walk_to_end(walk, queues if crashed else None, on_progress)
     del views
     if known > walk.end:
-        claim.lower(max(0, log.stored_at(walk.last_record)))
+        before = queues.record_before(walk.end)
+        claim.lower(max(0, log.stored_at(before[0])) if before is not None else 0)
     log.files.trim(walk.end)
     if known >= walk.end:
         queues.trim_to_log(walk.end)

@@ -61,7 +61,7 @@ class ForgetfulDisk(FailingDisk):
         super().unlink(path)
         if path in self._named:
             self._named.remove(path)
-            self._deleted[path] = self._synced[path]
+            self._deleted[path] = self._synced.get(path, b"")
         self._synced.pop(path, None)
 
     def sync_directory(self, path: Path) -> None:

@@ -124,13 +124,13 @@ class FileQueue:
         Bytes are not cleared; later files are deleted. Never raises OSError.
         """
         kept: list[LogFile] = []
-        for file in self.files:
+        for file in reversed(self.files):
             if end < file.first_offset:
                 file.discard()
                 continue
             file.wrote = min(file.wrote, end - file.first_offset)
             kept.append(file)
-        self.files = kept
+        self.files = kept[::-1]
 
     def drop_first(self) -> None:
         """Delete the oldest file. After an OSError no file has changed."""
@@ -146,7 +146,7 @@ class FileQueue:
 
         Never raises OSError: a file that stays counts as empty.
         """
-        for file in self.files:
+        for file in reversed(self.files):
             file.discard()
         self.files = []
         with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm

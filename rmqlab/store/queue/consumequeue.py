@@ -107,7 +107,7 @@ class ConsumeQueue:
             return None
         if self.is_rebuilt and position == 0:  # its topic was deleted and created again: former entries are not of it
             self.files.destroy()
-            self.min_position, self._first_physical = 0, -1
+            self.min_position, self._first_physical, self.flushed = 0, -1, 0
         first = not self.files.files
         file = self.files.file_to_write(position)
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):

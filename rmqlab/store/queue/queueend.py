@@ -47,21 +47,20 @@ def find_end(file: LogFile, after: int, complete_to: int | None) -> tuple[int, b
     if room and _is_entry(entries, 0) and offset_at(entries, 0) < after:
         return 0, True
     if complete_to is not None:  # the log is compared with the queues
-        count = valid_count(entries)
-        is_torn = count < file.size // QUEUE_ENTRY_SIZE and _may_lack_page(entries, count - 1, complete_to)
-        return (count - is_torn) * QUEUE_ENTRY_SIZE, False
+        return valid_count(entries) * QUEUE_ENTRY_SIZE, False
     end = bisect_left(range(room), 1, key=lambda i: not _is_entry(entries, i)) * QUEUE_ENTRY_SIZE
     return end, bool(bytes(entries[end:]).strip(b"\0"))
 
 
-def _may_lack_page(entries: memoryview, i: int, complete_to: int) -> bool:
-    """True if an entry is in two pages, and not surely on disk.
+def may_lack_page(file: LogFile, complete_to: int) -> bool:
+    """True if the last entry of a file is in two pages, and not surely on disk.
 
-    The second page has its tags code, or a part of it.
+    The second page has its tags code, or a part of it. `complete_to` as in `unchecked_files`.
     """
-    begin = i * QUEUE_ENTRY_SIZE
-    is_in_two = begin // _PAGE_SIZE != (begin + QUEUE_ENTRY_SIZE - 1) // _PAGE_SIZE
-    return i >= 0 and is_in_two and offset_at(entries, i) >= complete_to
+    begin = file.wrote - QUEUE_ENTRY_SIZE
+    if begin < 0 or begin // _PAGE_SIZE == (file.wrote - 1) // _PAGE_SIZE:
+        return False
+    return offset_at(file.view, begin // QUEUE_ENTRY_SIZE) >= complete_to
 
 
 def offset_at(entries: memoryview, i: int) -> int:

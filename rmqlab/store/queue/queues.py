@@ -123,7 +123,11 @@ class Queues:
                 starts.append(known)
             else:
                 queue.max_physical = log_end  # it skips records before
-        return min(starts, default=whole)
+        start = min(starts, default=whole)
+        # All queues may lack entries, or the one with the last entry: no damage shows it.
+        if 0 <= log.stored_at(max(start, log.min_offset)) <= claim.read.logics_msg_timestamp:
+            claim.withdraw()
+        return start
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
         """Return log offset and size of the last queued record that ends by `log_offset`.
@@ -148,7 +152,7 @@ class Queues:
         """
         for queue in self:
             queue.recover(claim.withdraw, complete_to=complete_to)
-            queue.is_rebuilt = queue.max_offset == 0
+            queue.is_rebuilt = queue.max_offset == 0 or complete_to is not None
             on_recovered()
 
     def trim_to_log(self, log_end: int) -> None:
@@ -161,9 +165,16 @@ class Queues:
 
     def recover_counters(self) -> None:
         """Set each queue's next offset to that after its last entry (section 2.6)."""
+        for queue in self:
+            queue.next_offset = queue.end_offset
+
+    def end_rebuild(self, log: CommitLog) -> None:
+        """Record that the start has dispatched the log, if no entry of a DLedger group waits for its commit."""
+        if log.max_offset < log.files.max_offset:
+            return
         self.is_recovering = False
         for queue in self:
-            queue.next_offset, queue.is_rebuilt = queue.end_offset, False
+            queue.is_rebuilt = False
 
     def write_held(self) -> int | None:
         """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.

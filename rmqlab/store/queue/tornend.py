@@ -7,6 +7,7 @@ from rmqlab.remoting.message import RecordError, StoredMessage, decode_message
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.consumequeue import PRE_BLANK_SIZE, ConsumeQueue
+from rmqlab.store.queue.queueend import may_lack_page
 
 _NAMES_OF_LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
 _MOST_EXAMINED: Final = 2**16
@@ -37,6 +38,21 @@ def mark_wrong_ends(queues: Iterable[ConsumeQueue], log: CommitLog) -> None:
     for queue in queues:
         if queue.max_offset and (is_end_torn(queue, log) or is_of_another(queue, log)):
             queue.is_damaged = True
+
+
+def drop_unsure_ends(queues: Iterable[ConsumeQueue], log: CommitLog, complete_to: int) -> None:
+    """Drop the last entry of each queue whose tags code a crash may have lost.
+
+    Not of light queues: dispatch would not make it again.
+    """
+    for queue in queues:
+        last = queue.files.last
+        if last is None or not may_lack_page(last, complete_to):
+            continue
+        entry = queue.entry(queue.max_offset - 1)
+        message = _message_of(entry, log) if entry is not None else None
+        if message is None or _is_in(queue, message):
+            queue.cut((queue.max_offset - 1) * QUEUE_ENTRY_SIZE)
 
 
 def drop_torn_end(queue: ConsumeQueue, log: CommitLog) -> int | None:

@@ -20,7 +20,10 @@ class FakeBroker:
         self.registration = RecordingRegistration(self.config, "127.0.0.1:10912")
         self.settings = SimpleNamespace(dledger=SimpleNamespace(number=2))
         self.sync = SimpleNamespace(forget_master=lambda: self.done.append("forget master"))
-        self.store = SimpleNamespace(queues=SimpleNamespace(recover_counters=lambda: self.done.append("count queues")))
+        queues = SimpleNamespace(
+            end_rebuild=lambda _log: None, recover_counters=lambda: self.done.append("count queues")
+        )
+        self.store = SimpleNamespace(log=None, queues=queues)
 
     def take_role(self, role: str, broker_id: int) -> None:
         self.done.append(f"{role} {broker_id}")
