@@ -143,7 +143,10 @@ class Flusher:
         return self._log_job.error if self._log_job is not None else ""
 
     def begin(self, log_end: int, dispatched: int, *, crashed: bool) -> None:
-        """Set what is on disk after a start: all after a clean stop, otherwise what the marks say."""
+        """Set what is on disk after a start.
+
+        All after a clean stop, otherwise what the marks say.
+        """
         marks = self.marks
         if not crashed:
             marks.log, marks.queues = log_end, dispatched

@@ -23,7 +23,7 @@ COUNT = 300
 
 
 def opened(root: Path, disk: Disk | None = None, *, now: int = 0) -> MessageStore:
-    """Open a store whose clock begins `now` ms after that of a new one, so that its messages are later."""
+    """Open a store whose clock begins `now` ms after that of a new one."""
     clock = ManualClock(step=1000)
     clock.now += now
     return MessageStore.open(small_config(root, max_index_num=100), now_millis=clock, disk=disk)
@@ -172,7 +172,7 @@ def test_the_index_stays_complete_if_the_last_log_files_have_no_record(quick_pat
 
 
 def test_a_light_queue_keeps_its_last_entry_after_a_kill(quick_path: Path) -> None:
-    """It is in two pages of its file, as one that a crash may have torn, but dispatch would not make it again."""
+    """It is in two pages of its file, but dispatch would not make it again."""
     root, in_two_pages = quick_path / "store", 205
     config = small_config(root, mapped_file_size_consume_queue=1000 * 20)
     store = MessageStore.open(config, now_millis=ManualClock(step=1000))

@@ -169,7 +169,10 @@ class Queues:
             queue.next_offset = queue.end_offset
 
     def end_rebuild(self, log: CommitLog) -> None:
-        """Record that the start has dispatched the log, if no entry of a DLedger group waits for its commit."""
+        """Record that the start has dispatched the log.
+
+        Not yet if entries of a DLedger group wait for their commit.
+        """
         if log.max_offset < log.files.max_offset:
             return
         self.is_recovering = False
