@@ -211,6 +211,41 @@ async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
     assert application.got == [b"0"]  # it was pulled from the slave, but a slave grants no locks
 
 
+async def begin_one_of_two_queues(world: "World", nursery: trio.Nursery, client: Client) -> tuple[Any, ...]:
+    """Start a consumer with capacity for one call, which takes 50 s; its other queue waits."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, b"%d" % queue_id)
+    application = Application(pace=50)
+    consumer = await start(nursery, client, application, concurrency=1)
+    await world.until(lambda: application.began == 1)
+    await trio.sleep(1)
+    return broker, application, consumer
+
+
+async def test_no_call_begins_in_a_queue_that_lost_its_lock_while_it_waited(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    broker, application, _ = await begin_one_of_two_queues(world, nursery, client)
+    for queue in list(broker.locked):
+        broker.locked[queue] = "somebody else"
+    await world.until(lambda: len(application.got) == 1)
+    await trio.sleep(5)
+    assert application.began == 1
+
+
+async def test_no_call_begins_in_a_queue_that_leaves_while_it_waits(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    broker, application, consumer = await begin_one_of_two_queues(world, nursery, client)
+    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    await world.until(lambda: len(broker.locked) == 1, within=10)  # the queue without a call is given away at once
+    await world.until(lambda: not broker.locked)
+    assert application.began == len(application.got) == 1
+
+
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:
     (broker,) = world.add("a")
     world.route("orders", 2)
