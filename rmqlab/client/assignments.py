@@ -210,8 +210,7 @@ class Assignments:
             offered = await puller.pull_until_illegal()
             queue = assignment.held.queue
             self.group.on_event("offset_illegal", queue=queue, asked=assignment.held.next_offset, offered=offered)
-            assignment.held.is_dropped = True
-            assignment.consuming.cancel()
+            assignment.drop_messages()
             await trio.sleep(self.group.config.offset_illegal_delay)
             await self._restart_queue(queue, offered)
 

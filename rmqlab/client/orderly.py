@@ -149,9 +149,7 @@ async def finish(leaving: Iterable[Assignment]) -> None:
     """
     assignments = list(leaving)
     for assignment in assignments:
-        assignment.is_leaving = True
-        assignment.pulling.cancel()
-        assignment.arrived.set()
+        assignment.leave()
     with trio.move_on_after(HAND_OVER_TIMEOUT):
         for assignment in assignments:
             await assignment.wait_idle()

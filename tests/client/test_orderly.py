@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 
 from rmqlab.client.config import ConsumerConfig
@@ -244,6 +245,34 @@ async def test_no_call_begins_in_a_queue_that_leaves_while_it_waits(
     await world.until(lambda: len(broker.locked) == 1, within=10)  # the queue without a call is given away at once
     await world.until(lambda: not broker.locked)
     assert application.began == len(application.got) == 1
+
+
+@pytest.mark.parametrize("stops_first", [True, False])
+async def test_a_stop_waits_for_a_leaving_queue_only_until_its_call_has_ended(
+    world: "World", client: Client, nursery: trio.Nursery, *, stops_first: bool
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(pace=5)
+    consumer = await start(nursery, client, application, consume_batch_size=1)
+    await world.until(lambda: application.began == 1)
+
+    async def stop() -> None:
+        if not stops_first:
+            await trio.sleep(2)
+        await consumer.stop(600)
+        stopped.set()
+
+    stopped = trio.Event()
+    nursery.start_soon(stop)
+    await trio.sleep(1)
+    broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    with trio.fail_after(60):
+        await stopped.wait()
+    assert application.got == [b"0"]
+    assert broker.offsets["cg", "orders", 0] == 1
 
 
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:
