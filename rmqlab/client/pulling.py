@@ -72,6 +72,8 @@ class Assignment:
     """For orderly consumers: set when the call under way, if any, has ended."""
     is_leaving: bool = False
     """For orderly consumers: no further call may begin."""
+    restart_at: int = 0
+    """The offset at which a queue begins again that was dropped for another offset."""
     resumed: trio.Event = attrs.field(factory=trio.Event)
     """As that of the group, for this queue alone."""
     _room: trio.Event = attrs.field(factory=trio.Event)

@@ -158,6 +158,27 @@ async def test_an_offset_reset_waits_for_the_running_call(
     assert most_at_work == 1
 
 
+async def test_the_last_of_two_offset_resets_during_a_call_counts(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    got: list[bytes] = []
+
+    async def consume(messages: Sequence[ReceivedMessage]) -> None:
+        got.extend(message.body for message in messages)
+        if len(got) == 3:
+            for offset in (0, 1):
+                consumer.reset_offsets("orders", dict.fromkeys(consumer.status("orders"), offset))
+                with trio.CancelScope(shield=True):  # as a function that runs in a thread
+                    await trio.sleep(5)
+
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, consume, config=ConsumerConfig(orderly=True))
+    await nursery.start(consumer.run)
+    await world.until(lambda: got[3:] == [b"1", b"2"])
+
+
 async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
