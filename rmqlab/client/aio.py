@@ -53,7 +53,9 @@ class Bridge:
         self._thread = threading.Thread(target=self._run, name="rmqlab client", daemon=True)
         self._token: trio.lowlevel.TrioToken | None = None
         self._calls: trio.Nursery | None = None
+        """None before the client is open, and when it leaves its groups."""
         self._closing: trio.Event | None = None
+        self._is_closing = False
 
     async def open(self) -> Client:
         """Start the thread; the client may be used only by functions that `call` runs."""
@@ -62,6 +64,7 @@ class Bridge:
 
     async def close(self) -> None:
         """Leave all groups, end all calls, and wait for the thread."""
+        self._is_closing = True
         if self._token is not None and self._closing is not None:
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._closing.set)
@@ -70,9 +73,9 @@ class Bridge:
     async def call(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run an async function in the trio thread, and await its result in asyncio.
 
-        ClientClosedError once the client is closed.
+        ClientClosedError once the client begins to close.
         """
-        if self._token is None or self._calls is None:
+        if self._token is None or self._is_closing:
             raise ClientClosedError("the client is not open")
         future: asyncio.Future[T] = self._loop.create_future()
         scope = trio.CancelScope()
@@ -87,8 +90,14 @@ class Bridge:
             finally:
                 self._call_in_loop(_settle, future, outcome)
 
+        def start() -> None:
+            if self._calls is None:  # the client has failed, and leaves its groups: no task may start
+                self._call_in_loop(_settle, future, ClientClosedError("the client is closed"))
+            else:
+                self._calls.start_soon(run)
+
         try:
-            self._token.run_sync_soon(self._calls.start_soon, run)
+            self._token.run_sync_soon(start)
         except trio.RunFinishedError:
             raise ClientClosedError("the client is closed") from None
         try:
@@ -100,7 +109,8 @@ class Bridge:
 
     async def start(self, fn: Callable[..., Awaitable[object]]) -> None:
         """Start a task in trio that runs until the client is closed; wait for its start."""
-        assert self._calls is not None, "calls need an open client"
+        if self._calls is None:
+            raise ClientClosedError("the client is closed")
         await self._calls.start(fn)
 
     async def call_back(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -165,7 +175,10 @@ class Bridge:
         async with open_client(self._config) as client, trio.open_nursery() as calls:
             self._calls = calls
             self._call_in_loop(_settle, self._opened, client)
-            await self._closing.wait()
+            try:
+                await self._closing.wait()
+            finally:
+                self._calls = None
             calls.cancel_scope.cancel()
 
 

@@ -210,27 +210,31 @@ class Assignments:
             offered = await puller.pull_until_illegal()
             queue = assignment.held.queue
             self.group.on_event("offset_illegal", queue=queue, asked=assignment.held.next_offset, offered=offered)
-            assignment.held.is_dropped = True
-            assignment.consuming.cancel()
+            assignment.restart_at = offered
+            assignment.drop_messages()
             await trio.sleep(self.group.config.offset_illegal_delay)
-            await self._restart_queue(queue, offered)
+            await self._restart_queue(assignment)
 
     def move(self, queue: MessageQueue, offset: int) -> None:
         """Continue a queue of ours from another offset."""
         assignment = self.held[queue]
+        assignment.restart_at = offset
         if not assignment.held.is_dropped:
             assignment.drop()
-            self.nursery.start_soon(self._restart_queue, queue, offset)
+            self.nursery.start_soon(self._restart_queue, assignment)
 
-    async def _restart_queue(self, queue: MessageQueue, offset: int) -> None:
+    async def _restart_queue(self, assignment: Assignment) -> None:
         """Commit the new offset, release the queue, and let rebalance assign it again.
 
-        A call under way ends first.
+        A call under way ends first. The queue may be moved again meanwhile.
         """
-        self.group.offsets.update(queue, offset)
-        await self.group.offsets.commit([queue])
-        if (assignment := self.held.get(queue)) is not None:
+        queue = assignment.held.queue
+        committed: int | None = None
+        while committed != assignment.restart_at:
+            committed = assignment.restart_at
+            self.group.offsets.update(queue, committed)
+            await self.group.offsets.commit([queue])
             await assignment.wait_idle()  # it has the old offset
-            if self.held.get(queue) is assignment:
-                del self.held[queue]
+        if self.held.get(queue) is assignment:
+            del self.held[queue]
         self.rebalance_soon()

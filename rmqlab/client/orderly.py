@@ -53,23 +53,34 @@ class OrderlyConsumption:
 
     async def _consume_some(self, assignment: Assignment) -> None:
         held, config = assignment.held, self._group.config
-        if config.model is MessageModel.CLUSTERING and not is_granted(held, config.lock_expiry):
+        if not self._is_ours(held):
             await trio.sleep(config.suspend_current_queue)  # the lock loop may get it back
             return
-        messages = held.take(config.consume_batch_size)
-        if not messages:
+        if not held.count:
             assignment.arrived = trio.Event()
             await assignment.arrived.wait()
             return
+        async with self._free:
+            if assignment.is_leaving or not self._is_ours(held):
+                return  # it changed while calls of other queues ran
+            failed = await self._deliver(assignment)
+        if failed:
+            await trio.sleep(config.suspend_current_queue)
+
+    def _is_ours(self, held: ProcessQueue) -> bool:
+        config = self._group.config
+        return config.model is MessageModel.BROADCASTING or is_granted(held, config.lock_expiry)
+
+    async def _deliver(self, assignment: Assignment) -> bool:
+        """Deliver the next batch of a queue; return True if the next batch has to wait."""
+        messages = assignment.held.take(self._group.config.consume_batch_size)
         assignment.idle = trio.Event()
         try:
-            async with self._free:
-                failed, _ = await call(self._group, self._on_messages, messages)
+            failed, _ = await call(self._group, self._on_messages, messages)
             await self._settle(assignment, messages, failed)
         finally:
             assignment.idle.set()
-        if failed:
-            await trio.sleep(config.suspend_current_queue)
+        return bool(failed)
 
     async def _settle(
         self, assignment: Assignment, messages: list[ReceivedMessage], failed: list[ReceivedMessage]
@@ -138,9 +149,7 @@ async def finish(leaving: Iterable[Assignment]) -> None:
     """
     assignments = list(leaving)
     for assignment in assignments:
-        assignment.is_leaving = True
-        assignment.pulling.cancel()
-        assignment.arrived.set()
+        assignment.leave()
     with trio.move_on_after(HAND_OVER_TIMEOUT):
         for assignment in assignments:
             await assignment.wait_idle()

@@ -72,6 +72,8 @@ class Assignment:
     """For orderly consumers: set when the call under way, if any, has ended."""
     is_leaving: bool = False
     """For orderly consumers: no further call may begin."""
+    restart_at: int = 0
+    """The offset at which a queue begins again that was dropped for another offset."""
     resumed: trio.Event = attrs.field(factory=trio.Event)
     """As that of the group, for this queue alone."""
     _room: trio.Event = attrs.field(factory=trio.Event)
@@ -84,9 +86,21 @@ class Assignment:
 
         Messages still being consumed are not committed.
         """
-        self.held.is_dropped = True
         self.pulling.cancel()
+        self.drop_messages()
+
+    def drop_messages(self) -> None:
+        """As `drop`, for the pull loop: it has still to restart the queue."""
+        self.held.is_dropped = True
         self.consuming.cancel()
+        self.notify_room()
+
+    def leave(self) -> None:
+        """Let no further call of an orderly consumer begin."""
+        self.is_leaving = True
+        self.pulling.cancel()
+        self.arrived.set()
+        self.notify_room()
 
     @property
     def is_idle(self) -> bool:
@@ -99,7 +113,7 @@ class Assignment:
             await self.idle.wait()
 
     def notify_room(self) -> None:
-        """Wake `wait_room`: consumption may have made room."""
+        """Wake `wait_room` and `wait_empty`."""
         self._room.set()
 
     async def wait_room(self, group: Group) -> None:
@@ -109,8 +123,11 @@ class Assignment:
             await self._room.wait()
 
     async def wait_empty(self) -> None:
-        """Wait until no message is held. The caller must have stopped pulling."""
+        """Wait until no message is held that will be consumed. The caller must have stopped pulling."""
         while self.held.count and not self.held.is_dropped:
+            if self.is_leaving:
+                await self.wait_idle()
+                return
             self._room = trio.Event()
             await self._room.wait()
 

@@ -4,6 +4,7 @@ Applications use it in the same way.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import trio
 from rmqlab.client.aio import AsyncioClient, open_asyncio_client
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.errors import ClientClosedError, RefusedError
+from rmqlab.client.instance import Client
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.transaction import TransactionState
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
@@ -186,3 +188,62 @@ async def test_after_the_end_calls_are_refused(run: Run) -> None:
 
     await run(application)
     await trio.to_thread.run_sync(lambda: asyncio.run(too_late()))
+
+
+@attrs.define
+class SilentLeave:
+    """A broker that lets a client wait for the reply to its leaving; `begun` is set in the application's loop."""
+
+    broker: "FakeBroker"
+    begun: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def keep_silent(_request: Request) -> None:
+            loop.call_soon_threadsafe(self.begun.set)
+
+        self.broker.handlers[RequestCode.UNREGISTER_CLIENT] = keep_silent
+
+
+async def nothing(_client: Client) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def test_a_call_while_the_client_closes_is_refused(world: "World", broker: "FakeBroker") -> None:
+    async def application() -> None:
+        leave = SilentLeave(broker)
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(open_asyncio_client(world.config(shutdown_timeout=0.5)))
+            await (await client.producer("pg")).send(MESSAGE)
+            closing = asyncio.create_task(stack.aclose())
+            await asyncio.wait_for(leave.begun.wait(), 30)
+            with pytest.raises(ClientClosedError):
+                await asyncio.wait_for(client.call(nothing), 30)
+            await closing
+
+    await trio.to_thread.run_sync(lambda: asyncio.run(application()))
+
+
+async def test_a_call_while_a_failed_client_leaves_its_groups_is_refused(world: "World", broker: "FakeBroker") -> None:
+    async def fail() -> None:
+        await trio.lowlevel.checkpoint()
+        raise OSError("on purpose")
+
+    async def break_down(client: Client) -> None:
+        client.nursery.start_soon(fail)
+        await trio.sleep_forever()
+
+    async def application() -> None:
+        leave = SilentLeave(broker)
+        async with open_asyncio_client(world.config(shutdown_timeout=0.5)) as client:
+            await (await client.producer("pg")).send(MESSAGE)
+            with pytest.raises(ClientClosedError):
+                await client.call(break_down)
+            await asyncio.wait_for(leave.begun.wait(), 30)
+            with pytest.raises(ClientClosedError):
+                await asyncio.wait_for(client.call(nothing), 30)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await trio.to_thread.run_sync(lambda: asyncio.run(application()))
+    assert caught.group_contains(OSError, match="on purpose")

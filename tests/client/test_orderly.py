@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 
 from rmqlab.client.config import ConsumerConfig
@@ -157,6 +158,27 @@ async def test_an_offset_reset_waits_for_the_running_call(
     assert most_at_work == 1
 
 
+async def test_the_last_of_two_offset_resets_during_a_call_counts(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    got: list[bytes] = []
+
+    async def consume(messages: Sequence[ReceivedMessage]) -> None:
+        got.extend(message.body for message in messages)
+        if len(got) == 3:
+            for offset in (0, 1):
+                consumer.reset_offsets("orders", dict.fromkeys(consumer.status("orders"), offset))
+                with trio.CancelScope(shield=True):  # as a function that runs in a thread
+                    await trio.sleep(5)
+
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, consume, config=ConsumerConfig(orderly=True))
+    await nursery.start(consumer.run)
+    await world.until(lambda: got[3:] == [b"1", b"2"])
+
+
 async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
@@ -209,6 +231,69 @@ async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
     slave.put("orders", 0, b"1")
     await trio.sleep(40)
     assert application.got == [b"0"]  # it was pulled from the slave, but a slave grants no locks
+
+
+async def begin_one_of_two_queues(world: "World", nursery: trio.Nursery, client: Client) -> tuple[Any, ...]:
+    """Start a consumer with capacity for one call, which takes 50 s; its other queue waits."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, b"%d" % queue_id)
+    application = Application(pace=50)
+    consumer = await start(nursery, client, application, concurrency=1)
+    await world.until(lambda: application.began == 1)
+    await trio.sleep(1)
+    return broker, application, consumer
+
+
+async def test_no_call_begins_in_a_queue_that_lost_its_lock_while_it_waited(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    broker, application, _ = await begin_one_of_two_queues(world, nursery, client)
+    for queue in list(broker.locked):
+        broker.locked[queue] = "somebody else"
+    await world.until(lambda: len(application.got) == 1)
+    await trio.sleep(5)
+    assert application.began == 1
+
+
+async def test_no_call_begins_in_a_queue_that_leaves_while_it_waits(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    broker, application, consumer = await begin_one_of_two_queues(world, nursery, client)
+    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    await world.until(lambda: len(broker.locked) == 1, within=10)  # the queue without a call is given away at once
+    await world.until(lambda: not broker.locked)
+    assert application.began == len(application.got) == 1
+
+
+@pytest.mark.parametrize("stops_first", [True, False])
+async def test_a_stop_waits_for_a_leaving_queue_only_until_its_call_has_ended(
+    world: "World", client: Client, nursery: trio.Nursery, *, stops_first: bool
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(pace=5)
+    consumer = await start(nursery, client, application, consume_batch_size=1)
+    await world.until(lambda: application.began == 1)
+
+    async def stop() -> None:
+        if not stops_first:
+            await trio.sleep(2)
+        await consumer.stop(600)
+        stopped.set()
+
+    stopped = trio.Event()
+    nursery.start_soon(stop)
+    await trio.sleep(1)
+    broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    with trio.fail_after(60):
+        await stopped.wait()
+    assert application.got == [b"0"]
+    assert broker.offsets["cg", "orders", 0] == 1
 
 
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:

@@ -313,3 +313,27 @@ async def test_every_request_of_a_client_with_credentials_is_signed(world: "Worl
         fields = command.ext_fields
         assert fields["AccessKey"] == "alice"
         assert fields["Signature"] == signature(signed_content(fields, command.body), "secret-of-alice")
+
+
+async def test_a_stop_does_not_wait_for_a_queue_that_was_given_away_meanwhile(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    fill(broker, 1)
+    consumer, application = await start(nursery, client)
+    application.gate = trio.Event()
+    broker.put("orders", 0, b"held")
+    await world.until(lambda: b"held" in application.bodies)
+    stopped = trio.Event()
+
+    async def stop() -> None:
+        await consumer.stop(600)
+        stopped.set()
+
+    nursery.start_soon(stop)
+    await trio.sleep(1)
+    broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+    consumer.rebalance_soon()
+    with trio.fail_after(60):
+        await stopped.wait()

@@ -130,6 +130,23 @@ async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
     assert (event["asked"], event["offered"]) == (99, 1)
 
 
+async def test_a_reset_replaces_the_offset_offered_for_one_out_of_bounds(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    moved = Reply(ResponseCode.PULL_OFFSET_MOVED, {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "3"})
+    broker.script[RequestCode.PULL_MESSAGE].append(moved)
+    consumer, application = await start(nursery, client)
+    await world.until(lambda: len(application.events_of("offset_illegal")) == 1)
+    consumer.reset_offsets("orders", dict.fromkeys(consumer.held_queues, 1))
+    await world.until(lambda: application.bodies == [b"1", b"2"])
+    await trio.sleep(20)
+    assert application.bodies == [b"1", b"2"]
+    assert broker.offsets["cg", "orders", 0] == 3
+
+
 async def test_a_slave_that_lacks_the_data_is_not_asked_in_a_tight_loop(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
