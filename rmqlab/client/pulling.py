@@ -123,7 +123,10 @@ class Assignment:
             await self._room.wait()
 
     async def wait_empty(self) -> None:
-        """Wait until no message is held that will be consumed. The caller must have stopped pulling."""
+        """Wait until no message is held that will be consumed.
+
+        The caller must have stopped pulling.
+        """
         while self.held.count and not self.held.is_dropped:
             if self.is_leaving:
                 await self.wait_idle()

@@ -192,7 +192,10 @@ async def test_after_the_end_calls_are_refused(run: Run) -> None:
 
 @attrs.define
 class SilentLeave:
-    """A broker that lets a client wait for the reply to its leaving; `begun` is set in the application's loop."""
+    """A broker that lets a client wait for the reply to its leaving.
+
+    `begun` is set in the application's loop.
+    """
 
     broker: "FakeBroker"
     begun: asyncio.Event = attrs.field(factory=asyncio.Event)

@@ -234,7 +234,10 @@ async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
 
 
 async def begin_one_of_two_queues(world: "World", nursery: trio.Nursery, client: Client) -> tuple[Any, ...]:
-    """Start a consumer with capacity for one call, which takes 50 s; its other queue waits."""
+    """Start a consumer with capacity for one call.
+
+    It takes 50 s; its other queue waits.
+    """
     (broker,) = world.add("a")
     world.route("orders", 2)
     for queue_id in (0, 1):
