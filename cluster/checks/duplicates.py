@@ -24,6 +24,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
+from rmqlab.cluster.checks.sentmessages import sent_messages
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
@@ -61,10 +62,9 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
     if nameless := [node for node in stores.nodes if node not in history.members]:
         return unknown("stored_twice", "messages", f"no event has the broker name of {', '.join(nameless)}")
     found = [
-        (message_id, send)
-        for send in history.sends
-        for message_id in send.ids
-        if len(_places(stores, message_id, send.topic)) > 1
+        (one.message_id, one.decisive)
+        for one in sent_messages(history.sends)
+        if len(_places(stores, one.message_id, one.decisive.topic)) > 1
     ]
 
     def as_evidence(named: tuple[str, Send]) -> Evidence:

@@ -1,7 +1,8 @@
 """Loss of acknowledged messages (RPO): outcomes of sends against stored messages.
 
 `lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
-under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
+under system topics. A message that was sent several times counts once, as acknowledged if one of its sends is.
+Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
 store lacks: they would be lost with all other stores. `unreadable` are lost messages with damaged records
 (see records.py). `stored_unsent` counts stored messages of applications without a send in the journal.
 """
@@ -13,6 +14,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
+from rmqlab.cluster.checks.sentmessages import SentMessage, sent_messages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Brokers, Evidence, Finding, count_of, listed, unknown, unsent_text
@@ -28,12 +30,12 @@ NOTHING_SENT = "no workload of the journal sent anything"
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.LOSS`."""
     yield from _count_sends(history)
-    absent = _absent(history, stores)
-    yield from _judge_loss(history, stores, absent)
+    messages = sent_messages(history.sends)
+    yield from _judge_loss(history, stores, [one for one in messages if one.decisive.is_acknowledged])
     for store in stores.nodes.values():
-        yield _judge_missing(history, store)
+        yield _judge_missing(history, store, messages)
     for outcome in ("indeterminate", "refused"):
-        yield _judge_stored(history, stores, outcome)
+        yield _judge_stored(history, stores, outcome, [one for one in messages if one.decisive.outcome == outcome])
 
 
 def _count_sends(history: History) -> Iterator[Finding]:
@@ -71,14 +73,14 @@ class _Absent:
     """Its unreadable records."""
 
 
-def _absent(history: History, stores: Stores) -> list[_Absent]:
+def _absent(history: History, stores: Stores, acknowledged: Iterable[SentMessage]) -> list[_Absent]:
     deleting = {entry.node for entry in history.of_kind("file_deleted")}
     first_offsets = {node: _first_offsets(store.copies) for node, store in stores.nodes.items() if node in deleting}
-    absent = []
-    for send in history.sends:
-        if send.is_acknowledged:
-            expired = _is_expired(send, stores, first_offsets)
-            absent += [_Absent(key, send, expired) for key in send.ids if key not in stores.by_message]
+    absent = [
+        _Absent(one.message_id, one.decisive, _is_expired(one.decisive, stores, first_offsets))
+        for one in acknowledged
+        if one.message_id not in stores.by_message
+    ]
     damages = _damages_of({one.message_id for one in absent}, history, stores)
     return [attrs.evolve(one, damages=tuple(damages.get(one.message_id, ()))) for one in absent]
 
@@ -113,21 +115,26 @@ def _is_expired(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[
     )
 
 
-def _judge_loss(history: History, stores: Stores, absent: Sequence[_Absent]) -> Iterator[Finding]:
-    acknowledged = [send for send in history.sends if send.is_acknowledged]
+def _judge_loss(history: History, stores: Stores, acknowledged: Sequence[SentMessage]) -> Iterator[Finding]:
+    absent = _absent(history, stores, acknowledged)
     expired = [found for found in absent if found.is_expired]
     lost = [found for found in absent if not found.is_expired]
     yield _judge_absent("lost", acknowledged, lost, history, stores)
     for outcome in STORED:
-        acknowledged_sends = [send for send in acknowledged if send.outcome == outcome]
+        of_outcome = [one for one in acknowledged if one.decisive.outcome == outcome]
         of_these = [found for found in lost if found.send.outcome == outcome]
-        yield _judge_absent(f"lost.{outcome}", acknowledged_sends, of_these, history, stores)
+        yield _judge_absent(f"lost.{outcome}", of_outcome, of_these, history, stores, (outcome,))
     yield _judge_absent("unreadable", acknowledged, [found for found in lost if found.damages], history, stores)
     yield _judge_absent("expired", acknowledged, expired, history, stores)
 
 
 def _judge_absent(
-    metric: str, acknowledged_sends: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
+    metric: str,
+    acknowledged: Sequence[SentMessage],
+    absent: Sequence[_Absent],
+    history: History,
+    stores: Stores,
+    outcomes: Collection[str] = STORED,
 ) -> Finding:
     """Count absent messages; unknown if a store that may contain them was not read."""
     found = count_of(
@@ -135,14 +142,14 @@ def _judge_absent(
         _MESSAGES,
         absent,
         lambda one: _with_damages(_as_evidence(one.message_id, one.send, history), one),
-        text=_of_messages(acknowledged_sends),
+        text=_of_messages(acknowledged),
         message_ids=[one.message_id for one in absent],
         brokers_of=lambda one: frozenset({one.send.queue.broker} if one.send.queue else ()),
     )
     missing = ""
     if not history.sends:
         missing = NOTHING_SENT
-    elif nameless := sum(not send.ids for send in acknowledged_sends):
+    elif nameless := sum(send.outcome in outcomes and not send.ids for send in history.sends):
         missing = f"{nameless} acknowledged sends carry no unique id"
     elif absent and not stores.nodes:
         missing = "no store was given"
@@ -158,8 +165,8 @@ def _brokers_of(absent: Iterable[_Absent]) -> Brokers | None:
     return None if "" in brokers else brokers
 
 
-def _of_messages(acknowledged_sends: Iterable[Send]) -> str:
-    return f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages"
+def _of_messages(acknowledged: Collection[object]) -> str:
+    return f"of {len(acknowledged)} acknowledged messages"
 
 
 def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
@@ -178,21 +185,19 @@ def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
     return attrs.evolve(piece, text=listed([piece.text, *where], "; "))
 
 
-def _judge_missing(history: History, store: NodeStore) -> Finding:
+def _judge_missing(history: History, store: NodeStore, messages: Iterable[SentMessage]) -> Finding:
     held = {copy.message_id for copy in store.copies}
-    acknowledged_sends = [
-        send for send in history.sends if send.is_acknowledged and send.queue and send.queue.broker == store.broker
-    ]
+    acknowledged = [(one.message_id, own[-1]) for one in messages if (own := one.acknowledged_by(store.broker))]
     metric = f"missing {store.node}"
-    if not acknowledged_sends:
+    if not acknowledged:
         return unknown(metric, _MESSAGES, f"no acknowledged send to {store.broker}")
-    found = [(key, send) for send in acknowledged_sends for key in send.ids if key not in held]
+    found = [(message_id, send) for message_id, send in acknowledged if message_id not in held]
     return count_of(
         metric,
         _MESSAGES,
         found,
         lambda named: _with_removals(_as_evidence(*named, history), store.node, history),
-        text=_of_messages(acknowledged_sends),
+        text=_of_messages(acknowledged),
         message_ids=[message_id for message_id, _ in found],
     )
 
@@ -210,8 +215,8 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
     return attrs.evolve(piece, text=f"{piece.text}; then {node}: {text}", entries=(*piece.entries, *removals))
 
 
-def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
-    """Count stored messages of sends with an outcome other than stored."""
+def _judge_stored(history: History, stores: Stores, outcome: str, messages: Iterable[SentMessage]) -> Finding:
+    """Count stored messages with an outcome other than stored."""
     metric = f"stored.{outcome}"
     sends = [send for send in history.sends if send.outcome == outcome]
     if not history.sends:
@@ -220,7 +225,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
         return unknown(metric, _MESSAGES, f"{nameless} of these sends carry no unique id")
     if sends and not stores.nodes:
         return unknown(metric, _MESSAGES, "no store was given")
-    found = [(key, send) for send in sends for key in send.ids if key in stores.by_message]
+    found = [(one.message_id, one.decisive) for one in messages if one.message_id in stores.by_message]
 
     def as_evidence(named: tuple[str, Send]) -> Evidence:
         message_id, send = named

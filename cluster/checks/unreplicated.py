@@ -33,14 +33,16 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
         return unknown(metric, MESSAGES, "; ".join(unread))
     sends = [send for send in history.sends if _is_replicated(send, broker)]
     absent = list(_absent(history, stores, broker, sends))
-    found = [(key, send) for key, send, is_removed in absent if not is_removed]
-    explained = len(absent) - len(found)
+    # By message id: a message that was sent several times counts once.
+    unexplained = {key: (key, send) for key, send, is_removed in absent if not is_removed}
+    explained = len({key for key, _, _ in absent} - unexplained.keys())
+    found = list(unexplained.values())
     return count_of(
         metric,
         MESSAGES,
         found,
         lambda named: _as_evidence(*named, history),
-        text=_of_all(sum(len(send.ids) for send in sends), explained),
+        text=_of_all(len({key for send in sends for key in send.ids}), explained),
         message_ids=[key for key, _ in found],
     )
 

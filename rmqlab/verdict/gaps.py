@@ -48,7 +48,7 @@ class Gap:
     may_exceed: bool = False
     """True if the journal has foreign or repeated entries. These can increase values, which are then unknown."""
     brokers: frozenset[str] = frozenset()
-    """Broker names of the process; empty if it is no broker, or if entries of others may be affected, too."""
+    """Broker names of the process; empty if it is no broker, or if those of a start or of other entries are unknown."""
     groups: frozenset[str] = frozenset()
     """Consumer groups of the process; empty as for `brokers`."""
 
@@ -84,7 +84,7 @@ def find_gaps(
         if text:
             sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
             may_exceed = bool(foreign) or _repeats(survey) or _is_altered(survey)
-            known_scope = _Lifetime() if foreign else lifetime
+            known_scope = lifetime if lifetime.names_all and not foreign else _Lifetime()
             gaps.append(
                 Gap(
                     process=process,
@@ -117,6 +117,18 @@ class _Lifetime:
     """Broker names in each `node_ready`."""
     groups: set[str] = attrs.field(factory=set)
     """Consumer groups in each `node_ready`."""
+    is_starting: bool = False
+    """True if the latest start has not become ready."""
+    has_nameless_start: bool = False
+    """True if an earlier start never became ready."""
+
+    @property
+    def names_all(self) -> bool:
+        """True if the names of each start are known.
+
+        A start that never became ready has none, and may have worked.
+        """
+        return not (self.is_starting or self.has_nameless_start)
 
     @property
     def ended_in_order(self) -> bool:
@@ -136,8 +148,12 @@ def _lifetimes(supervised: Iterable[JournalEntry]) -> dict[str, _Lifetime]:
         if entry.kind in _BEGINS and lifetime.began_at is None:
             lifetime.began_at = entry.at_millis
         lifetime.ended_at = entry.at_millis
-        lifetime.starts += entry.kind == "node_spawned"
+        if entry.kind == "node_spawned":
+            lifetime.starts += 1
+            lifetime.has_nameless_start |= lifetime.is_starting
+            lifetime.is_starting = True
         if entry.kind == "node_ready":
+            lifetime.is_starting = False
             lifetime.was_ready = True
             lifetime.sources = _sources_of_node(entry)
             lifetime.brokers |= _names(entry, "broker_name")

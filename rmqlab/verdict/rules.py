@@ -8,6 +8,7 @@ least zero, makes the verdict `unknown`. A scenario's expectation replaces the r
 
 import collections
 import enum
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -319,11 +320,15 @@ def decide(
 def agreed(decisions: Mapping[tuple[str, str], Decision]) -> Decision:
     """Return what decisions by several roles and profiles have in common.
 
-    The first one if their verdicts are the same, else `unknown`.
+    Their verdict with the reasons of all if it is the same, else `unknown`.
     """
     first, *others = decisions.values()
     if all(one.verdict is first.verdict for one in others):
-        return first
+        return attrs.evolve(
+            first,
+            why=_each_once(one.why for one in decisions.values()),
+            violating=_each_once(one.violating for one in decisions.values()),
+        )
     named = [
         f"{one.verdict} as {role}, {profile} ({'; '.join(one.why)})"
         for (role, profile), one in decisions.items()
@@ -331,6 +336,10 @@ def agreed(decisions: Mapping[tuple[str, str], Decision]) -> Decision:
     ]
     why = f"the journal does not name the run's role and profile: {first.verdict}, but {', '.join(named)}"
     return attrs.evolve(first, verdict=Verdict.UNKNOWN, why=(why,), violating=())
+
+
+def _each_once(lines: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(lines)))
 
 
 def _explained_totals(findings: Iterable[Finding]) -> set[str]:

@@ -124,6 +124,30 @@ def test_a_gap_names_whom_it_concerns(fields: dict[str, Any], brokers: set[str],
     assert not gap.brokers | gap.groups, "entries of others may be affected, too"
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("node_spawned", "node_killed", "node_spawned", "node_ready", "node_stopped"),
+        ("node_spawned", "node_ready", "node_killed", "node_spawned", "node_killed"),
+    ],
+)
+def test_a_start_that_never_became_ready_may_have_worked_for_any_group(kinds: tuple[str, ...]) -> None:
+    (gap,) = find_gaps([SUPERVISOR], supervised(*kinds, group="other", broker_name="broker-a"))
+    assert not gap.groups | gap.brokers
+
+
+def test_a_gap_names_the_groups_of_all_starts_that_became_ready() -> None:
+    (gap,) = find_gaps(
+        [SUPERVISOR],
+        supervised("node_spawned", "node_ready", "node_killed")
+        + [
+            JournalEntry(at, "produce-1", kind, {"group": "shop"})
+            for at, kind in enumerate(("node_spawned", "node_ready"), 5)
+        ],
+    )
+    assert gap.groups == {"shop"}
+
+
 def of(metric: str, value: float) -> Finding:
     return Finding(metric=metric, unit="messages", value=value)
 

@@ -4,7 +4,7 @@ import pytest
 
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.rules import SYNC_MASTER, VERDICT_RULES, Effect, decide
+from rmqlab.verdict.rules import ASYNC_MASTER, SYNC_MASTER, VERDICT_RULES, Effect, agreed, decide
 from rmqlab.verdict.verdict import Verdict
 
 
@@ -61,6 +61,14 @@ def test_a_proven_violation_outweighs_missing_evidence_which_is_warned_of() -> N
     assert decision.verdict is Verdict.VIOLATED
     assert decision.why == ("lost: at least 2 messages. An acknowledged message must be in some store.",)
     assert decision.warnings == ("a journal is cut",)
+
+
+def test_a_verdict_that_all_roles_have_in_common_has_the_reasons_of_each() -> None:
+    findings = [of("lost", 1), of("unreplicated broker-a", 1)]
+    decision = agreed({(role, "4.9"): decide(findings, role=role) for role in (ASYNC_MASTER, SYNC_MASTER)})
+    assert decision.verdict is Verdict.VIOLATED
+    assert decision.violating == ("lost", "unreplicated broker-a")
+    assert [why.partition(":")[0] for why in decision.why] == ["lost", "unreplicated broker-a"]
 
 
 def test_a_gap_is_said_once() -> None:

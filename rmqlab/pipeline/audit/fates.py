@@ -38,11 +38,13 @@ _SYSTEM_TOPIC = (
 )
 """SQL expression equivalent to `rmqlab.remoting.names.is_system_topic`."""
 
+# The greatest `send` is an acknowledged one if there is any, SEND_OK first: an application may send a message again.
 _FATES = """
 select message_id,
     max(send) send,
     max(is_failure) has_failure,
     count(send) sends,
+    collect_set(struct(send.broker, send.outcome, send.ended_at)) filter (where send.acknowledged) acknowledgements,
     collect_set(delivered) filter (where delivered is not null) delivered,
     collect_set(node) filter (where place is not null) nodes,
     collect_set(place) filter (where place is not null) places,
@@ -56,8 +58,8 @@ select message_id,
     coalesce(max(is_of_other_host), false) has_other_host,
     {header_columns}
 from (
-    select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome,
-        'acknowledged', acknowledged, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
+    select message_id, named_struct('acknowledged', acknowledged, 'is_ok', outcome = 'SEND_OK', 'ended_at', ended_at,
+        'topic', topic, 'outcome', outcome, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
         'sys_flag', sys_flag, 'place_topic', place_topic, 'place_queue', place_queue,
         'position', coalesce(position, 0), 'began_at', began_at) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered,
@@ -214,8 +216,8 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "unreadable": f"{absent} and not is_expired and size(damages) > 0",
         "expired": f"{absent} and is_expired",
         **{
-            f"missing {node}": f"send.acknowledged and send.broker = {literal(_broker(run, node))}"
-            f" and not array_contains(nodes, {literal(node)})"
+            f"missing {node}": f"not array_contains(nodes, {literal(node)})"
+            f" and {_is_acknowledged_by(_broker(run, node))}"
             for node in run.stores
         },
         **unreplicated.conditions(run),
@@ -229,6 +231,12 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         f" and not ({_STORED_AGAIN})",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
+
+
+def _is_acknowledged_by(broker: str) -> str:
+    """Return an expression for messages with an acknowledgement of a broker name."""
+    others = f"sends > 1 and exists(acknowledgements, one -> one.broker = {literal(broker)})"
+    return f"send.acknowledged and (send.broker = {literal(broker)} or {others})"
 
 
 def _uncertain(run: Run) -> list[str]:
@@ -249,7 +257,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
     """
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
     columns += [
-        f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `acknowledged {node}`"
+        f"count_if(coalesce({_is_acknowledged_by(_broker(run, node))}, false)) `acknowledged {node}`"
         for node in run.stores
     ]
     columns += [f"count_if(coalesce({one.SUSPECTED}, false)) {one.TABLE}" for one in (unstored, origins, headers)]

@@ -26,19 +26,28 @@ def conditions(run: Run) -> Mapping[str, str]:
 
 
 def _condition(run: Run, broker: str, changes: Sequence[tuple[int, list[str]]]) -> str:
+    """Return an expression for messages of which an acknowledgement is not replicated.
+
+    The outcome of a message is SEND_OK if that of any of its sends is.
+    """
+    first, each = (_is_unreplicated(run, broker, changes, send) for send in ("send", "one"))
+    return f"send.outcome = 'SEND_OK' and if(sends = 1, {first}, exists(acknowledgements, one -> {each}))"
+
+
+def _is_unreplicated(run: Run, broker: str, changes: Sequence[tuple[int, list[str]]], send: str) -> str:
     ends = [at for at, _ in changes[1:]]
     absent = [
-        f"send.ended_at >= {at} and {f'send.ended_at < {end}' if end is not None else 'true'}"
-        f" and {_absent(run, slaves)}"
+        f"{send}.ended_at >= {at} and {f'{send}.ended_at < {end}' if end is not None else 'true'}"
+        f" and {_absent(run, slaves, send)}"
         for (at, slaves), end in itertools.zip_longest(changes, ends)
     ]
-    return f"send.outcome = 'SEND_OK' and send.broker = {literal(broker)} and ({' or '.join(absent)})"
+    return f"{send}.outcome = 'SEND_OK' and {send}.broker = {literal(broker)} and ({' or '.join(absent)})"
 
 
-def _absent(run: Run, slaves: Sequence[str]) -> str:
+def _absent(run: Run, slaves: Sequence[str], send: str) -> str:
     if not slaves:
         return "true"
     removed_at = max(
         (one.at for one in run.cluster_events if one.node in slaves and one.kind in REMOVING_KINDS), default=-1
     )
-    return f"send.ended_at > {removed_at} and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"
+    return f"{send}.ended_at > {removed_at} and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"

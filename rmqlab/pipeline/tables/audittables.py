@@ -47,12 +47,18 @@ TABLES = (
             MESSAGE,
             Column(
                 "send",
-                "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint,crc:bigint,sys_flag:int,place_topic:string,place_queue:int,position:int,began_at:bigint>",
-                "its last send; null if no journal has one; `position` is that in its batch, from 0",
+                "struct<acknowledged:boolean,is_ok:boolean,ended_at:bigint,topic:string,outcome:string,broker:string,"
+                "queue:int,offset:bigint,crc:bigint,sys_flag:int,place_topic:string,place_queue:int,position:int,began_at:bigint>",
+                "its last send, an acknowledged one if there is any, SEND_OK first; null if no journal has one; `position`"
+                " is that in its batch, from 0",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
             Column("sends", "bigint", "its sends"),
+            Column(
+                "acknowledgements",
+                "array<struct<broker:string,outcome:string,ended_at:bigint>>",
+                "its acknowledged sends",
+            ),
             Column("delivered", f"array<{_PLACE}>", "queue offsets from which it was delivered, without redeliveries"),
             Column("nodes", "array<string>", "nodes whose store has it"),
             Column("places", f"array<{_PLACE}>", "queue offsets at which it is stored"),

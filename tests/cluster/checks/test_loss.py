@@ -320,3 +320,30 @@ def test_entries_that_a_fast_clock_leaves_no_time_for_may_be_missing() -> None:
     run.wait(500)
     run.send(3)
     assert run.judge()["stored_unsent"].value == 0
+
+
+@pytest.mark.parametrize("again", ["refused", "indeterminate", "SEND_OK"])
+def test_a_message_that_was_sent_again_counts_once_and_as_acknowledged(again: str) -> None:
+    run = MadeUpRun()
+    run.send(1, at=())
+    run.send(1, again, at=())
+    findings = run.judge()
+    assert findings["lost"].message_ids == ("ID000001",)
+    assert findings["lost"].text == "of 1 acknowledged messages"
+    assert findings["missing broker-a"].message_ids == ("ID000001",)
+
+
+def test_a_message_that_two_brokers_acknowledged_is_missing_at_both() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.send(1, at=())
+    run.send(1, broker="broker-b", at=())
+    findings = run.judge()
+    assert [findings[f"missing {node}"].value for node in ("broker-a", "broker-b")] == [1, 1]
+    assert findings["lost"].value == 1
+
+
+def test_a_stored_message_that_was_refused_twice_counts_once() -> None:
+    run = MadeUpRun()
+    run.send(1, "refused", at=["broker-a"])
+    run.send(1, "refused")
+    assert run.judge()["stored.refused"].message_ids == ("ID000001",)
