@@ -193,12 +193,12 @@ class Stores:
         return [
             f"{node}: {why}"
             for node, why in self.unread.items()
-            if brokers is None or broker_of(node, history) in brokers
+            if brokers is None or not history.roles.names_of(node).isdisjoint(brokers)
         ]
 
     def unread_brokers(self, history: History) -> Brokers:
-        """Return the broker names with a log that was not read, or that lacks files."""
-        return frozenset(broker_of(node, history) for node in self.unread)
+        """Return all broker names of nodes whose log was not read, or lacks files."""
+        return frozenset[str]().union(*map(history.roles.names_of, self.unread))
 
 
 def _places(copies: Iterable[Copy]) -> dict[tuple[Queue, int], list[Copy]]:

@@ -155,8 +155,8 @@ def _judge_absent(
         missing = "no store was given"
     elif unread := stores.missing_of(_brokers_of(absent), history):
         missing = f"{'; '.join(unread)}; in none of the others: {len(absent)}"
-        return found.without(stores.unread_brokers(history)) or attrs.evolve(found, value=None, missing=missing)
-    return attrs.evolve(found, value=None, missing=missing) if missing else found
+        return found.without(stores.unread_brokers(history)) or found.withdrawn(missing)
+    return found.withdrawn(missing) if missing else found
 
 
 def _brokers_of(absent: Iterable[_Absent]) -> Brokers | None:

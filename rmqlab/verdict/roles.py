@@ -75,6 +75,10 @@ class Roles:
             names.setdefault(span.node, set()).add(span.broker)
         return frozenset(itertools.chain.from_iterable(one for one in names.values() if len(one) > 1))
 
+    def names_of(self, node: str) -> frozenset[str]:
+        """Return the broker names that a node had; its own name if it never became ready."""
+        return frozenset(span.broker for span in self.spans if span.node == node) or frozenset({node})
+
     @classmethod
     def of(cls, events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> "Roles":
         """Read events as (time, node, kind, fields), in order per node."""

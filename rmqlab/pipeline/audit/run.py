@@ -112,12 +112,12 @@ class Run:
 
     @property
     def unread_brokers(self) -> frozenset[str]:
-        """The broker names with a log that was not read, or that lacks files."""
-        return frozenset(self.members[node].broker for node in self.unread if node in self.members)
+        """All broker names of nodes with a log that was not read, or that lacks files."""
+        return frozenset[str]().union(*map(self.roles.names_of, self.unread))
 
     def unread_of(self, broker: str) -> list[str]:
         """Return why messages of a broker name are uncertain; empty if they are not."""
-        return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
+        return [f"{node}: {why}" for node, why in self.unread.items() if broker in self.roles.names_of(node)]
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.cluster.checks.history import Queue
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 
@@ -347,3 +347,26 @@ def test_a_stored_message_that_was_refused_twice_counts_once() -> None:
     run.send(1, "refused", at=["broker-a"])
     run.send(1, "refused")
     assert run.judge()["stored.refused"].message_ids == ("ID000001",)
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
+def test_messages_of_a_broker_name_are_uncertain_without_the_stores_of_nodes_that_had_it(role: str) -> None:
+    run = renamed_run(role)
+    lost = run.judge()["lost"]
+    assert (lost.value, lost.parts) == (None, {})
+    assert lost.missing.startswith("broker-a")
+
+
+def renamed_run(role: str) -> MadeUpRun:
+    """Return a run whose brokers are renamed after a send, without their stores.
+
+    Another broker's stores are given.
+    """
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-a-s", "broker-b"))
+    run.add("", "cluster_starting", role=role, profile="4.9")
+    run.send(1)
+    for node, broker_id in (("broker-a", 0), ("broker-a-s", 1)):
+        run.end(node, "stop", "node_stopped")
+        run.add(node, "node_ready", broker_name="broker-c", broker_id=broker_id, address=ADDRESSES[node])
+        run.unread.add(node)
+    return run
