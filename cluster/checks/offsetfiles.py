@@ -16,7 +16,7 @@ from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
-from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks, parse_queue
+from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
 from rmqlab.verdict.roles import CONTESTED
 
@@ -149,7 +149,7 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
         proven = [
             index
             for index, commit in enumerate(commits)
-            if incarnation.proves(commit) and not _is_within(failed[commit.node, commit.queue], commit.at)
+            if incarnation.proves(commit) and not _is_within(failed[commit.node, str(commit.queue)], commit.at)
         ]
         if proven:
             since = commits[proven[-1]].at
@@ -161,19 +161,17 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
 
 
-def _failed_pulls(history: History) -> Mapping[tuple[str, Queue], list[tuple[int, int]]]:
-    """Return begin and end of each failed pull, by consumer and queue, in order.
+def _failed_pulls(history: History) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
+    """Return begin and end of each failed pull, by consumer and queue as text, in order.
 
     A consumer has one pull of a queue at a time.
 
     A broker saves the offset that a pull carries only if it serves the pull (PullMessageProcessor).
     """
-    failed = collections.defaultdict[tuple[str, Queue], list[tuple[int, int]]](list)
+    failed = collections.defaultdict[tuple[str, str], list[tuple[int, int]]](list)
     for entry in history.of_kind("pull_failed"):
-        queue = parse_queue(str(entry.fields.get("queue")))
-        if queue is not None:
-            took = int(entry.fields.get("took") or 0)
-            failed[entry.node, queue].append((entry.at_millis - took, entry.at_millis))
+        took = int(entry.fields.get("took") or 0)
+        failed[entry.node, str(entry.fields.get("queue"))].append((entry.at_millis - took, entry.at_millis))
     return failed
 
 
