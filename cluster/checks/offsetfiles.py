@@ -162,7 +162,7 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
 
 
 def _failed_pulls(history: History) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
-    """Return begin and end of each failed pull, by consumer and queue as text, in order.
+    """Return begin and end of each failed pull, by consumer and text of the queue.
 
     A consumer has one pull of a queue at a time.
 
