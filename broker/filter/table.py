@@ -106,11 +106,11 @@ class ConsumerFilterTable:
         async with self._saving:
             if (parts := self._changed_parts()) is None:
                 return
-            content = b""
+            slices: list[bytes] = []
             while part := b"".join(itertools.islice(parts, _ENCODED_AT_ONCE)):
-                content += part
+                slices.append(part)
                 await trio.lowlevel.checkpoint()
-            await in_thread(self._write, content)
+            await in_thread(self._write, b"".join(slices))
 
     def _changed_parts(self) -> Iterator[bytes] | None:
         """Return the parts of the file as the table is now; None if it has not changed."""
