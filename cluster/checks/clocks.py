@@ -19,14 +19,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Copy, Stores, by_time
+from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 from rmqlab.verdict.judgement import CLOCK
 from rmqlab.verdict.storetimes import why_unknown
 
@@ -124,21 +125,11 @@ def _judge_store_times(history: History, stores: Stores, misdated: Iterable[Copy
         has_messages=has_messages, has_stores=bool(stores.nodes), has_clock_faults=_is_faulted(history)
     ):
         return unknown(metric, unit, why)
-    found: dict[str, list[Copy]] = collections.defaultdict(list)
+    found: dict[str, list[tuple[Copy, str]]] = collections.defaultdict(list)
     for copy in misdated:
-        found[copy.message_id].append(copy)
-
-    def as_evidence(message_id: str) -> Evidence:
-        copies = sorted(found[message_id], key=by_time)
-        where = listed(f"{one.node} at commit log offset {one.log_offset}" for one in copies)
-        return Evidence(
-            text=f"{message_id}: its store time is not between those of the records around it: {where}",
-            at_millis=copies[0].stored_at,
-            message_ids=(message_id,),
-            entries=history.about(message_id),
-        )
-
-    return count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+        found[copy.message_id].append((copy, ""))
+    what = "its store time is not between those of the records around it"
+    return count_wrong(STORE_TIME_DISAGREEMENT, what, found, history, stores)
 
 
 def _blame(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Bound]]:

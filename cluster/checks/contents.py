@@ -6,11 +6,12 @@ Records that need not have it carry no checksum (`rmqlab.remoting.contentcrc.kee
 import collections
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Copy, Stores, by_time
+from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_checksum
+from rmqlab.verdict.findings import Finding, unknown, without_checksum
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -22,26 +23,13 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     if all(send.crc is None for send in history.sends):
         yield unknown(metric, unit, "no send of the journal has a checksum")
         return
-    altered = dict(_find(history, stores))
-
-    def as_evidence(message_id: str) -> Evidence:
-        copies = sorted(altered[message_id], key=by_time)
-        where = listed(f"{copy.node} at commit log offset {copy.log_offset}" for copy in copies)
-        return Evidence(
-            text=f"{message_id}: body, flag, keys or tags are not those that were sent: {where}",
-            at_millis=copies[0].stored_at,
-            message_ids=(message_id,),
-            entries=history.about(message_id),
-        )
-
-    found = count_of(
-        metric,
-        unit,
-        list(altered),
-        as_evidence,
-        is_at_least=bool(stores.unread),
-        message_ids=list(altered),
-        brokers_of=lambda message_id: stores.brokers_of(message_id, history),
+    found = count_wrong(
+        CONTENT_DISAGREEMENT,
+        "body, flag, keys or tags are not those that were sent",
+        {message_id: [(copy, "") for copy in altered] for message_id, altered in _find(history, stores)},
+        history,
+        stores,
+        lambda message_id: stores.brokers_of(message_id, history),
     )
     unchecked = sum(send.crc is None and len(send.ids) == 1 for send in history.sends)
     yield found.as_floor(without_checksum(unchecked)) if unchecked else found

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, by_time
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History
+from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.judgement import Conditions
 
 
@@ -47,27 +48,16 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
         failed = {failure.message_id for failure in history.failures}
         once = {send.ids[0] for send in history.sends if len(send.ids) == 1 and sent[send.ids[0]] == 1} - failed
         found = {message_id: early for message_id, early in found.items() if message_id in once}
-
-    def as_evidence(message_id: str) -> Evidence:
-        where = listed(
-            f"{one.copy.node} at commit log offset {one.copy.log_offset}, {one.due_at - one.copy.stored_at} ms early"
-            for one in sorted(found[message_id], key=lambda one: by_time(one.copy))
-        )
-        return Evidence(
-            text=f"{message_id}: stored in its own topic before it was due: {where}",
-            at_millis=min(one.copy.stored_at for one in found[message_id]),
-            message_ids=(message_id,),
-            entries=history.about(message_id),
-        )
-
-    judged = count_of(
-        metric,
-        unit,
-        list(found),
-        as_evidence,
-        is_at_least=bool(stores.unread),
-        message_ids=list(found),
-        brokers_of=lambda message_id: frozenset(one.copy.queue.broker for one in found[message_id]),
+    judged = count_wrong(
+        DELIVERED_EARLY,
+        "stored in its own topic before it was due",
+        {
+            message_id: [(one.copy, f", {one.due_at - one.copy.stored_at} ms early") for one in early]
+            for message_id, early in found.items()
+        },
+        history,
+        stores,
+        lambda message_id: frozenset(one.copy.queue.broker for one in found[message_id]),
     )
     faults = ((entry.at_millis, entry.fields) for entry in history.of_kind("fault_applied"))
     wrong = wrong_clocks(conditions, faulted_clocks(faults, history.roles), history.roles)

@@ -11,13 +11,14 @@ import collections
 import math
 from collections.abc import Collection, Iterator, Mapping
 
-from rmqlab.cluster.checks.copies import Copy, Header, Stores, brokers_of, by_time
+from rmqlab.cluster.checks.copies import Copy, Header, Stores, brokers_of
 from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
 from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.headers import (
     HOST_KINDS,
     SENT_BITS,
@@ -38,25 +39,13 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
         yield unknown(metric, unit, why)
         return
     found = _find(history, stores, conditions)
-
-    def as_evidence(message_id: str) -> Evidence:
-        faults = sorted(found[message_id], key=lambda pair: by_time(pair[0]))
-        where = listed(f"{copy.node} at commit log offset {copy.log_offset} has {fault}" for copy, fault in faults)
-        return Evidence(
-            text=f"{message_id}: the header of its record is not what its broker stored: {where}",
-            at_millis=min(copy.stored_at for copy, _ in faults),
-            message_ids=(message_id,),
-            entries=history.about(message_id),
-        )
-
-    yield count_of(
-        metric,
-        unit,
-        list(found),
-        as_evidence,
-        is_at_least=bool(stores.unread),
-        message_ids=list(found),
-        brokers_of=lambda message_id: brokers_of([copy for copy, _ in found[message_id]], history),
+    yield count_wrong(
+        HEADER_DISAGREEMENT,
+        "the header of its record is not what its broker stored",
+        {message_id: [(copy, f" has {fault}") for copy, fault in faults] for message_id, faults in found.items()},
+        history,
+        stores,
+        lambda message_id: brokers_of([copy for copy, _ in found[message_id]], history),
     )
 
 

@@ -9,11 +9,12 @@ import collections
 import math
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Copy, Stores, brokers_of, by_time
+from rmqlab.cluster.checks.copies import Copy, Stores, brokers_of
 from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
@@ -25,28 +26,16 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
         yield unknown(metric, unit, why)
         return
     altered = dict(_find(history, stores, conditions))
-
-    def as_evidence(message_id: str) -> Evidence:
-        copies = sorted(altered[message_id], key=by_time)
-        where = listed(
-            f"{copy.node} at commit log offset {copy.log_offset} has {copy.born_host} at {copy.born_at}"
-            for copy in copies
-        )
-        return Evidence(
-            text=f"{message_id}: time or address of its producer are not those of the send: {where}",
-            at_millis=copies[0].stored_at,
-            message_ids=(message_id,),
-            entries=history.about(message_id),
-        )
-
-    yield count_of(
-        metric,
-        unit,
-        list(altered),
-        as_evidence,
-        is_at_least=bool(stores.unread),
-        message_ids=list(altered),
-        brokers_of=lambda message_id: brokers_of(altered[message_id], history),
+    yield count_wrong(
+        ORIGIN_DISAGREEMENT,
+        "time or address of its producer are not those of the send",
+        {
+            message_id: [(copy, f" has {copy.born_host} at {copy.born_at}") for copy in copies]
+            for message_id, copies in altered.items()
+        },
+        history,
+        stores,
+        lambda message_id: brokers_of(altered[message_id], history),
     )
 
 

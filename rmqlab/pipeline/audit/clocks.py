@@ -9,14 +9,14 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rmqlab.pipeline.audit.parts import places
+from rmqlab.pipeline.audit.parts import evidence_of, places
 from rmqlab.pipeline.audit.relations import Query, in_memory
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS, STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, line_evidence, listed, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
 from rmqlab.verdict.storetimes import why_unknown
 
 _TOLERANCE = 1000
@@ -164,14 +164,7 @@ def _judge_store_times(run: Run, misdated: Sequence[Any], *, has_messages: bool)
     faulted = run.conditions.has_clock_faults
     if why := why_unknown(has_messages=has_messages, has_stores=bool(run.stores), has_clock_faults=faulted):
         return unknown(metric, unit, why)
-    evidence = tuple(
-        Evidence(
-            text=f"{row.message_id}: its store time is not between those of the records around it: {listed(row.places)}",
-            at_millis=row.stored_at,
-            message_ids=(row.message_id,),
-        )
-        for row in misdated
-    )
+    evidence = tuple(map(evidence_of("its store time is not between those of the records around it"), misdated))
     found = misdated[0].found if misdated else 0
     return Finding(metric=metric, unit=unit, value=found, is_at_least=bool(run.unread), evidence=evidence)
 

@@ -6,9 +6,7 @@ The rules are those of cluster/checks/duetimes.py.
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql import Row
-
-from rmqlab.pipeline.audit.parts import divided, places
+from rmqlab.pipeline.audit.parts import divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.remoting.names import SCHEDULE_TOPIC
@@ -16,7 +14,7 @@ from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
-from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 
 _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
@@ -68,12 +66,8 @@ def judge(run: Run) -> Iterator[Finding]:
     faults = ((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied")
     wrong = wrong_clocks(run.conditions, faulted_clocks(faults, run.roles), run.roles)
     delayed = [row.broker for row in run.rows(_DELAYED)] if wrong else []
-    yield at_right_clocks(divided(finding, early, _PREVIEW.order, _describe), wrong, delayed)
-
-
-def _describe(row: Row) -> Evidence:
-    return Evidence(
-        text=f"{row.message_id}: stored in its own topic before it was due: {listed(row.places)}",
-        at_millis=row.stored_at,
-        message_ids=(row.message_id,),
+    yield at_right_clocks(
+        divided(finding, early, _PREVIEW.order, evidence_of("stored in its own topic before it was due")),
+        wrong,
+        delayed,
     )

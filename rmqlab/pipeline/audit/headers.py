@@ -7,9 +7,7 @@ records and deliveries compared one by one.
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql import Row
-
-from rmqlab.pipeline.audit.parts import BROKERS, divided, places
+from rmqlab.pipeline.audit.parts import BROKERS, divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
@@ -17,7 +15,7 @@ from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSAC
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
 from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.headers import (
     HOST_KINDS,
     SENT_BITS,
@@ -162,12 +160,6 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         yield unknown(metric, unit, why)
         return
     finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
-    yield divided(finding, altered, _PREVIEW.order, _describe)
-
-
-def _describe(row: Row) -> Evidence:
-    return Evidence(
-        text=f"{row.message_id}: the header of its record is not what its broker stored: {listed(row.places)}",
-        at_millis=row.stored_at,
-        message_ids=(row.message_id,),
+    yield divided(
+        finding, altered, _PREVIEW.order, evidence_of("the header of its record is not what its broker stored")
     )

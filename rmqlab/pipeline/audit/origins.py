@@ -6,15 +6,13 @@ The rules are those of cluster/checks/origins.py.
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql import Row
-
-from rmqlab.pipeline.audit.parts import BROKERS, divided, places
+from rmqlab.pipeline.audit.parts import BROKERS, divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, listed, unknown
+from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
 _NEVER: Final = 2**63 - 1
@@ -91,12 +89,6 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
         yield unknown(metric, unit, why)
         return
     finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
-    yield divided(finding, altered, _PREVIEW.order, _describe)
-
-
-def _describe(row: Row) -> Evidence:
-    return Evidence(
-        text=f"{row.message_id}: time or address of its producer are not those of the send: {listed(row.places)}",
-        at_millis=row.stored_at,
-        message_ids=(row.message_id,),
+    yield divided(
+        finding, altered, _PREVIEW.order, evidence_of("time or address of its producer are not those of the send")
     )
