@@ -1,8 +1,8 @@
 """SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2 (class ReplyMessageProcessor).
 
 A reply message is pushed to the requesting client, over the connection of its producers, and is stored afterwards
-whether the push succeeded or not, after its delay if it has a level. The response code reports the push; the store contributes only the ids. Source:
-broker-requests section 1.10.
+whether the push succeeded or not, after its delay if it has a level. The response code reports the push; the store
+contributes only the ids. Source: broker-requests section 1.10.
 """
 
 import functools
@@ -150,8 +150,9 @@ def _store(
 def _put(broker: Broker, message: NewMessage, properties: dict[str, str]) -> PutResult | None:
     """Store a reply message, or return None if this broker stores none.
 
-    One with a delay level is stored in the schedule topic. Only a delayed one has the properties as the broker changed them: the others have the text of the request. ValueError
-    for a delay level that is no number. Source: ReplyMessageProcessor, CommitLog.asyncPutMessage.
+    One with a delay level is stored in the schedule topic. Only a delayed one has the properties as the broker changed
+    them: the others have the text of the request. ValueError for a delay level that is no number. Source:
+    ReplyMessageProcessor, CommitLog.asyncPutMessage.
     """
     if not broker.config.store_reply_message_enable or broker.store.write_refused() is not None:
         return None

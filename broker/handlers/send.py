@@ -258,8 +258,8 @@ def _retry_or_dead_letter(
 ) -> TopicConfig:
     """Send a retry that was tried often enough to the dead-letter topic.
 
-    Returns the topic that the message has then. Source: broker-requests#22. Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties
-    with the request's.
+    Returns the topic that the message has then. Source: broker-requests#22. Its delay stays: 4.9.8 clears the message's
+    DELAY, and then overwrites the properties with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
     group = broker.subscriptions.find(group_name)

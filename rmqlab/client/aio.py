@@ -76,7 +76,7 @@ class Bridge:
         ClientClosedError once the client begins to close.
         """
         if self._token is None or self._is_closing:
-            raise ClientClosedError("the client is not open")
+            raise ClientClosedError("the client is closed, or was never open")
         future: asyncio.Future[T] = self._loop.create_future()
         scope = trio.CancelScope()
 

@@ -52,7 +52,8 @@ class OffsetFileError(ClientError):
 class StrategyError(ClientError):
     """The application's allocation strategy failed.
 
-    It raised an exception, or returned what is no list of queues. The consumer keeps its queues (Java: class RebalanceImpl, method rebalanceByTopic).
+    It raised an exception, or returned what is no list of queues. The consumer keeps its queues (Java: class
+    RebalanceImpl, method rebalanceByTopic).
     """
 
 

@@ -51,8 +51,8 @@ class TextLimits:
 BODY_LIMITS = TextLimits(values=200_000, size=4 * 2**20)
 """20 bytes for each value, as in an average body. Parsing takes at most 0.3 s."""
 TABLE_LIMITS = TextLimits(values=2_000_000, size=32 * 2**20)
-"""For tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many values. In files,
-indentation is added."""
+"""For tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many values. In
+files, indentation is added."""
 
 
 class FastJsonError(ValueError):
@@ -129,8 +129,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-# All repetitions are possessive: for others, `re` keeps up to 128 bytes for each round, 2 GB for a frame of spaces. (None
-# contains a part that backtracks: Python before 3.11.5 loses matches of those, see gh-106052.)
+# All repetitions are possessive: for others, `re` keeps up to 128 bytes for each round, 2 GB for a frame of spaces.
+# (None contains a part that backtracks: Python before 3.11.5 loses matches of those, see gh-106052.)
 
 _HEX_ESCAPE = re.compile(r"\\x(?=[0-9a-fA-F]{2})")
 _NEEDLESS_BACKSLASH = re.compile(r'\\(?!["bfnrt/]|u[0-9a-fA-F]{4})')

@@ -90,7 +90,8 @@ class Finding:
     def without(self, brokers: Collection[str], *, is_largest: bool = False) -> "Finding | None":
         """Return what this finding counts at other brokers, as a lower bound.
 
-        None if that is nothing. `is_largest` is True for a metric whose value is the largest of its parts, not their sum.
+        None if that is nothing. `is_largest` is True for a metric whose value is the largest of its parts, not their
+        sum.
         """
         kept = {names: part for names, part in self.parts.items() if names and names.isdisjoint(brokers)}
         values = [part.value for part in kept.values() if part.value]

@@ -184,8 +184,8 @@ def weaken_by_stores(
 
     They become unknown or lower bounds. `troubles` are the results of `log_trouble` by node. `misplaced` are the nodes
     whose logs have files of other brokers or runs (`rmqlab.verdict.misplaced`); their values are unknown, not lower
-    bounds, except for what other brokers than theirs store. `broker_names` are those of each node. Metrics about messages in any store handle incomplete logs where they are computed, like stores that were
-    not given.
+    bounds, except for what other brokers than theirs store. `broker_names` are those of each node. Metrics about
+    messages in any store handle incomplete logs where they are computed, like stores that were not given.
     """
     every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
     foreign = "; ".join(f"{node}: {why}" for node, why in troubles.items() if node in misplaced)

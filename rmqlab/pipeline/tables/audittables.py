@@ -1,7 +1,7 @@
 """The tables of an audit: columns, units, keys.
 
-`rmqlab.pipeline.tables.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
-of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
+`rmqlab.pipeline.tables.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the
+files of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
 """
 
 import attrs

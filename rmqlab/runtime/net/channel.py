@@ -188,7 +188,8 @@ class Channel:
         errors = self._reactor.errors
         for on_reply in pending.values():
             errors.call("lost reply", on_reply, None)
-        # They refer to the channel: such a ring stays until the garbage collector runs, which an idle process rarely does.
+        # They refer to the channel: such a ring stays until the garbage collector runs, which an idle process rarely
+        # does.
         on_close, self.on_close = self.on_close, []
         for fn in on_close:
             errors.call("on_close", fn)
