@@ -126,7 +126,7 @@ async def pull_over(
 ) -> PullResult:
     """As `pull`, over an open channel.
 
-    The request is written before the first checkpoint. InvalidReplyError for a next offset that is none.
+    The request is written before the first checkpoint. InvalidReplyError for a next offset out of range.
     """
     response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
     status = _PULL_STATUSES.get(response.code)

@@ -90,7 +90,7 @@ class Assignment:
         self.drop_messages()
 
     def drop_messages(self) -> None:
-        """As `drop`, for the pull loop: it has still to restart the queue."""
+        """As `drop`, but the pull loop goes on: it restarts the queue."""
         self.held.is_dropped = True
         self.consuming.cancel()
         self.notify_room()

@@ -143,7 +143,8 @@ _CONSTANTS = {"true": True, "false": False, "null": None, "NaN": None}
 def _unescape(text: str) -> str:
     """Replace the escapes of a string.
 
-    All at a time, by functions in C: a Python function for each takes seconds in a frame of escapes.
+    Functions in C replace all of a kind at once: a call of a Python function for each takes seconds in a frame of
+    escapes.
     """
     if "\\" not in text:
         return text

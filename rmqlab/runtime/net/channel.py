@@ -188,8 +188,8 @@ class Channel:
         errors = self._reactor.errors
         for on_reply in pending.values():
             errors.call("lost reply", on_reply, None)
-        # They refer to the channel: such a ring stays until the garbage collector runs, which an idle process rarely
-        # does.
+        # These functions refer to the channel: a reference cycle, which only the garbage collector would free. That
+        # rarely runs in an idle process.
         on_close, self.on_close = self.on_close, []
         for fn in on_close:
             errors.call("on_close", fn)
