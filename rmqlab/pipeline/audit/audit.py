@@ -209,6 +209,10 @@ def _configure_spark(spark: "SparkSession", byte_count: int, scale: Scale, *, gi
         "spark.sql.constraintPropagation.enabled": str(is_large).lower(),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
+        # Sorted rows are aggregated in one step, without partial aggregates: see `fates`.
+        "spark.sql.execution.replaceHashWithSortAgg": "true",
+        # The JVM never compiles a longer method, so Spark must not write one.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         # With more groups, Spark sorts all rows to aggregate sets. A medium run has at most half a million messages.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "128" if is_large else str(2**20),
     }

@@ -39,6 +39,8 @@ _SYSTEM_TOPIC = (
 """SQL expression equivalent to `rmqlab.remoting.names.is_system_topic`."""
 
 # The greatest `send` is an acknowledged one if there is any, SEND_OK first: an application may send a message again.
+# Each message has few rows on each node, so sets of a part of them would cost more than they save. Of rows that are
+# sorted by message Spark makes all sets at once, by the setting of `audit.py`.
 _FATES = """
 select message_id,
     max(send) send,
@@ -57,7 +59,7 @@ select message_id,
     max(born_at) last_born_at,
     coalesce(max(is_of_other_host), false) has_other_host,
     {header_columns}
-from (
+from (select * from (select /*+ repartition(message_id) */ * from (
     select message_id, named_struct('acknowledged', acknowledged, 'is_ok', outcome = 'SEND_OK', 'ended_at', ended_at,
         'topic', topic, 'outcome', outcome, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
         'sys_flag', sys_flag, 'place_topic', place_topic, 'place_queue', place_queue,
@@ -82,7 +84,7 @@ from (
     select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why),
         null, null, null, null, null, null
     from damages where message_id is not null
-)
+)) sort by message_id)
 group by message_id
 """
 
