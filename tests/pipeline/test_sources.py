@@ -1,12 +1,14 @@
 """The tables of a run's files are the same, whoever reads them."""
 
+import contextlib
 import pathlib
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rmqlab.pipeline import commands
@@ -36,7 +38,8 @@ def test_this_process_reads_what_workers_read(spark: "SparkSession", tmp_path: p
         tables = {**files.journals.result(), **files.stores.result()}
     assert list(tables) == list(TABLES)
     relations = Relations(spark, tmp_path / "workers", Scale.LARGE)
-    relations.execute([*journal_tables(relations, directory, None), *store_tables(relations, directory, None)])
+    journal_tables(relations, directory, None)
+    store_tables(relations, directory, None)
     for table in TABLES:
         own = rows(spark, tmp_path / "own" / table)
         assert own == rows(spark, tmp_path / "workers" / table)
@@ -50,7 +53,7 @@ def test_a_run_without_stores_has_empty_tables(spark: "SparkSession", tmp_path: 
         shutil.rmtree(store)
     relations = Relations(spark, tmp_path / "audit", scale)
     with reading(directory, relations.out, scale) as files:
-        assert store_tables(relations, directory, files) == []
+        store_tables(relations, directory, files)
     entries, records = relations.execute([Query("select * from queue_entries"), Query("select * from raw_records")])
     assert (list(entries), list(records)) == ([], [])
 
@@ -58,7 +61,7 @@ def test_a_run_without_stores_has_empty_tables(spark: "SparkSession", tmp_path: 
 def test_a_run_without_journals_is_refused_before_spark_starts(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @contextmanager
+    @contextlib.contextmanager
     def start(*_: object, **__: object) -> Iterator[None]:
         raise AssertionError("Spark was started")
         yield
@@ -122,3 +125,17 @@ def test_a_reading_replaces_the_tables_of_an_earlier_one(tmp_path: pathlib.Path)
         with reading(directory, tmp_path / "own", Scale.SMALL):
             pass
     assert [path.name for path in old.parent.iterdir()] == ["all.parquet"]
+
+
+def test_a_file_exists_once_it_is_complete(tmp_path: pathlib.Path) -> None:
+    """An attempt of a task may fail; the next one begins again."""
+    path, batch = tmp_path / "part-00000.parquet", pa.RecordBatch.from_pydict({"offset": [5]})
+    with contextlib.ExitStack() as attempt:
+        attempt.enter_context(pytest.raises(OSError, match="no space"))
+        attempt.enter_context(sources._table_file(path, batch.schema))(batch)
+        raise OSError("no space")
+    assert pq.read_table(tmp_path, schema=batch.schema).num_rows == 0
+    with sources._table_file(path, batch.schema) as add:
+        add(batch)
+    assert pq.read_table(tmp_path).to_pylist() == [{"offset": 5}]
+    assert list(tmp_path.iterdir()) == [path]

@@ -31,8 +31,10 @@ _AGAIN = "({at} < {record}.stored_at and exists({record}.losses, lost -> lost be
 
 _EVENTS = f"""
 with agreed as (
-    -- Logs that disagree about the time are altered, and show nothing of a clock.
-    select message_id, broker, topic, queue, offset, min(stored_at) stored_at from {{records}} c
+    -- Logs that disagree about the time are altered, and show nothing of a clock. All that follows is by message: the
+    -- rows are spread by it once.
+    select message_id, broker, topic, queue, offset, min(stored_at) stored_at
+    from (select /*+ repartition(message_id) */ message_id, broker, topic, queue, offset, stored_at from {{records}})
     group by message_id, broker, topic, queue, offset having min(stored_at) = max(stored_at)
 ), placed as (
     select /*+ shuffle_hash(m) */ c.message_id, m.node, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.losses

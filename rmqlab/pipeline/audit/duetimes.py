@@ -8,7 +8,7 @@ from typing import Final
 
 from rmqlab.pipeline.audit.parts import divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
-from rmqlab.pipeline.audit.run import Run
+from rmqlab.pipeline.audit.run import Rare, Run
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -57,7 +57,8 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write the table `early_deliveries`, and yield `delivered_early`."""
     metric, unit = DELIVERED_EARLY.name, DELIVERED_EARLY.unit
     removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
-    run.table(TABLE, EARLY.format(removed_at=min(removals, default=_NEVER)), is_rare=True)
+    text = EARLY.format(removed_at=min(removals, default=_NEVER))
+    run.write_rare(Rare(name=TABLE, text=text, suspicion=_DELAYED))
     sends, early = run.previews(Preview("sends"), _PREVIEW)
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)

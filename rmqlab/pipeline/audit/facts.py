@@ -57,10 +57,10 @@ _STOPPING: Final = "cluster_stopping"
 def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
     """Make the facts of a run from its journals and stores.
 
-    Raises AnalysisException or OptionError if there is no journal.
+    Raises OptionError if there is no journal.
     """
-    tables = journal_tables(relations, directory, files)
-    *_, followed, event_times = relations.execute([*tables, *_FACTS, Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    journal_tables(relations, directory, files)
+    *_, followed, event_times = relations.execute([*_FACTS, Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
     raw = sorted(followed, key=_place_in_time)
     during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))

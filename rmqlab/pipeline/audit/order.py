@@ -100,18 +100,21 @@ select * from placed where nth = 1
     unit="offset",
 )
 
+_DELIVERIES = """
+select * from (
+    select * from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
+    union all select * from new_deliveries)
+where coalesce(reconsume_times, 0) = 0
+"""
+
 DELIVERED = Ordered(
     source="deliveries",
     table="first_deliveries",
-    rows="""
-with numbered as (
-    select d.*, row_number() over (partition by d.`group`, d.topic, d.broker, d.queue, d.offset order by d.seq) nth
-    from (
-        select * from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
-        union all select * from new_deliveries) d
-    where coalesce(d.reconsume_times, 0) = 0
-)
-select * from numbered where nth = 1
+    rows=f"""
+select * from (
+    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
+    from ({_DELIVERIES}))
+where nth = 1
 """,
     queue=("`group`", "topic", "broker", "queue"),
     order="seq",
@@ -128,6 +131,8 @@ from ({rows}) where ahead.began_at > ended_at
 # time than structs.
 _OF_ALL_SENDS = f"{_MET} select * except (ended_at), if(is_here, ended_at, null) ended_at from met"
 _SUSPECTED = "select message_id from ({rows}) where latest > ended_at"
+# The first deliveries are not looked for: a message that is delivered again is also late.
+_SUSPECTED_LATE = "select seq from ({rows}) where farthest > offset"
 _LATE = """
 select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from ({rows}) where farthest > offset
 """
@@ -155,8 +160,13 @@ def judge(run: Run) -> Iterator[Finding]:
         text=_INVERSIONS.format(rows=STORED.with_preceding_maximum("ahead", widths[STORED], tasks)),
         suspicion=_SUSPECTED.format(rows=by_time.with_preceding_maximum("latest", widths[STORED], tasks)),
     )
-    late_deliveries = _LATE.format(rows=DELIVERED.with_preceding_maximum("farthest", widths[DELIVERED], tasks))
-    run.write_rare(inversions, beside=[written("late_deliveries", late_deliveries, is_rare=True)])
+    each = attrs.evolve(DELIVERED, rows=_DELIVERIES)
+    late_deliveries = Rare(
+        name="late_deliveries",
+        text=_LATE.format(rows=DELIVERED.with_preceding_maximum("farthest", widths[DELIVERED], tasks)),
+        suspicion=_SUSPECTED_LATE.format(rows=each.with_preceding_maximum("farthest", widths[DELIVERED], tasks)),
+    )
+    run.write_rare(inversions, late_deliveries)
     for ordered in cut:
         run.relations.drop(ordered.table)
     inverted, late, delivered, sent = run.previews(*_PREVIEWS)

@@ -5,14 +5,16 @@
     queue_entries   entries of consume queues
     raw_records     records of commit logs, and bytes that are not records
 
-Below MEDIUM_BYTES this process reads them once and writes parquet (`reading`). That needs no JVM, so it begins before
-one starts, and takes less time than Spark's workers need to start and to pass on rows. Larger runs are read by Spark's
-workers. The readers are the same.
+All are read once, and written as parquet without the JVM. Below MEDIUM_BYTES this process does that (`reading`): it
+begins before a JVM starts, and takes less time than Spark's workers need to start. Of larger runs each of Spark's tasks
+reads a range of a file, and writes a file of each table: rows that pass through the JVM cost as much again. The readers
+are the same.
 """
 
 import contextlib
+import functools
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self
@@ -21,13 +23,13 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from rmqlab.pipeline.audit.relations import ONLY_FILE, Query, Relations, literal
+from rmqlab.pipeline.audit.relations import ONLY_FILE, Relations
 from rmqlab.pipeline.audit.size import Scale
-from rmqlab.pipeline.columns import ddl, struct_type
-from rmqlab.pipeline.journals.journalsource import JournalSource, read_together
+from rmqlab.pipeline.columns import struct_type
+from rmqlab.pipeline.journals.journalsource import JournalReader, JournalSource, read_together
 from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.stores.queuesource import QueueSource
 from rmqlab.pipeline.stores.storesource import StoreSource
@@ -37,6 +39,8 @@ from rmqlab.store.files.configfile import read_config_file
 
 Columns = Mapping[str, str]
 """SQL types by column."""
+Schemas = Mapping[str, pa.Schema]
+"""Schemas by table."""
 
 _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
 _EVENT: Final = {"process": "string", "place": "bigint", "at": "timestamp", "node": "string", "kind": "string"}
@@ -111,25 +115,19 @@ def _has_logs(directory: Path) -> bool:
 # ---- tables for queries ----------------------------------------------------------------------------------
 
 
-def journal_tables(relations: Relations, directory: Path, files: "Reading | None") -> list[Query]:
-    """Define the tables of the journals, or return the queries that do.
+def journal_tables(relations: Relations, directory: Path, files: "Reading | None") -> None:
+    """Define the tables of the journals.
 
-    Waits until this process has read them, and raises its errors.
+    Waits until they are read, and raises the errors of that. Raises OptionError if there is no journal.
     """
-    if files is not None:
-        return _define(relations, files.journals)
-    return [_by_workers(relations, source, _ordered_sql(source)) for source in _journals(directory)]
+    schemas = _written_by_tasks(relations, [_journal_ranges(directory)]) if files is None else files.journals.result()
+    _define(relations, schemas)
 
 
-def store_tables(relations: Relations, directory: Path, files: "Reading | None") -> list[Query]:
+def store_tables(relations: Relations, directory: Path, files: "Reading | None") -> None:
     """Do for the stores what `journal_tables` does for the journals."""
-    if files is not None:
-        return _define(relations, files.stores)
-    if _has_logs(directory):
-        return [_by_workers(relations, source, "select *") for source in _stores(directory)]
-    for source in _stores(directory):
-        relations.define_rows(source.table, [], **source.columns)
-    return []
+    schemas = _written_by_tasks(relations, _store_ranges(directory)) if files is None else files.stores.result()
+    _define(relations, schemas)
 
 
 def saved_offsets(directory: Path, files: "Reading | None") -> "SavedOffsets":
@@ -137,42 +135,9 @@ def saved_offsets(directory: Path, files: "Reading | None") -> "SavedOffsets":
     return SavedOffsets.read(directory) if files is None else files.offsets.result()
 
 
-def _define(relations: Relations, written: "Future[Mapping[str, pa.Schema]]") -> list[Query]:
-    for table, schema in written.result().items():
+def _define(relations: Relations, schemas: Schemas) -> None:
+    for table, schema in schemas.items():
         relations.define_files(table, schema)
-    return []
-
-
-def _by_workers(relations: Relations, source: _Source, select: str) -> Query:
-    view = f"read_{source.table}"
-    frame = relations.spark.read.format(source.kind.name()).schema(ddl(source.columns)).options(**source.options).load()
-    frame.createOrReplaceTempView(view)
-    return Query(f"{select} from {view}", source.table, is_written=True)
-
-
-# Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal. So both
-# processes and workers add `seq`, and time as milliseconds.
-
-
-def _ordered_sql(source: _Source) -> str:
-    """Return the begin of a query: the columns of a journal, and `seq`."""
-    others = ", ".join(f"`{name}`" for name in source.columns if name != "at")
-    last = f"process = {literal(SUPERVISOR)}"
-    seq = f"named_struct('at', unix_millis(at), 'last', {last}, 'process', process, 'place', place)"
-    return f"select {others}, {seq} seq, unix_millis(at) at"
-
-
-def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what `_ordered_sql` selects of a batch."""
-    at = batch["at"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    parts = {"at": at, "last": pc.equal(batch["process"], SUPERVISOR)}
-    parts |= {name: batch[name] for name in ("process", "place")}
-    columns = {name: batch[name] for name in batch.schema.names if name != "at"}
-    columns |= {"seq": pa.StructArray.from_arrays(list(parts.values()), names=list(parts)), "at": at}
-    return pa.RecordBatch.from_pydict(columns)
-
-
-# ---- this process reads ----------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -200,14 +165,82 @@ class SavedOffsets:
         return cls(consumers, delays)
 
 
+# ---- ranges of files -------------------------------------------------------------------------------------
+
+Rows = Iterator[tuple[str, pa.RecordBatch]]
+"""Rows with the name of their table."""
+
+
+@attrs.frozen
+class _Ranges:
+    """Ranges of files, which are read independently, and the tables of their rows."""
+
+    schemas: Schemas
+    parts: Sequence[InputPartition]
+    read: Callable[[InputPartition], Rows]
+    """Reads one of the parts; Spark's tasks get a copy."""
+
+
+def _journal_ranges(directory: Path) -> _Ranges:
+    """Return the journals, which are read once for both tables.
+
+    Raises OptionError if there is no journal.
+    """
+    readers = {source.table: source.reader() for source in _journals(directory)}
+    schemas = {
+        table: _ordered(pa.RecordBatch.from_pylist([], reader.schema)).schema for table, reader in readers.items()
+    }
+    parts = next(iter(readers.values())).partitions()
+    return _Ranges(schemas, parts, functools.partial(_read_journals, readers))
+
+
+def _store_ranges(directory: Path) -> Iterator[_Ranges]:
+    """Yield the ranges of each table of the stores; to be read in this order."""
+    has_logs = _has_logs(directory)
+    for source in _stores(directory):
+        schemas = {source.table: source.schema}
+        if has_logs:
+            reader = source.reader()
+            yield _Ranges(schemas, reader.partitions(), functools.partial(_read_store, source.table, reader))
+        else:
+            yield _Ranges(schemas, (), lambda _: iter(()))
+
+
+def _read_journals(readers: Mapping[str, JournalReader], part: InputPartition) -> Rows:
+    tables = {id(reader): table for table, reader in readers.items()}
+    for reader, batch in read_together(list(readers.values()), part):
+        yield tables[id(reader)], _ordered(batch)
+
+
+def _read_store(table: str, reader: DataSourceReader, part: InputPartition) -> Rows:
+    for batch in reader.read(part):
+        yield table, batch
+
+
+def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a journal with `seq`, and time as milliseconds.
+
+    Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal.
+    """
+    at = batch["at"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    parts = {"at": at, "last": pc.equal(batch["process"], SUPERVISOR)}
+    parts |= {name: batch[name] for name in ("process", "place")}
+    columns = {name: batch[name] for name in batch.schema.names if name != "at"}
+    columns |= {"seq": pa.StructArray.from_arrays(list(parts.values()), names=list(parts)), "at": at}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+# ---- this process reads ----------------------------------------------------------------------------------
+
+
 @attrs.frozen
 class Reading:
     """Tables that a thread writes: their schemas, once they are complete."""
 
-    journals: Future[Mapping[str, pa.Schema]]
+    journals: Future[Schemas]
     offsets: Future[SavedOffsets]
     """Read before all logs."""
-    stores: Future[Mapping[str, pa.Schema]]
+    stores: Future[Schemas]
 
 
 @contextlib.contextmanager
@@ -219,54 +252,82 @@ def reading(directory: Path, out: Path, scale: Scale) -> Iterator[Reading | None
     if scale is Scale.LARGE:
         yield None
         return
-    readers = {source.table: source.reader() for source in _journals(directory)}
+    of_journals = _journal_ranges(directory)
     threads = ThreadPoolExecutor(1)
     try:
-        journals = threads.submit(_write_journals, readers, out)
+        journals = threads.submit(_write, of_journals, out)
         offsets = threads.submit(SavedOffsets.read, directory)
         yield Reading(journals, offsets, threads.submit(_write_stores, directory, out))
     finally:
         threads.shutdown(cancel_futures=True)
 
 
-def _write_journals(readers: Mapping[str, DataSourceReader], out: Path) -> Mapping[str, pa.Schema]:
-    """Read the journals once, for all readers."""
-    schemas = {
-        table: _ordered(pa.RecordBatch.from_pylist([], reader.schema)).schema for table, reader in readers.items()
-    }
-    with contextlib.ExitStack() as files:
-        add = {
-            reader: files.enter_context(_table_file(out / table, schemas[table])) for table, reader in readers.items()
-        }
-        for part in next(iter(readers.values())).partitions():
-            for reader, batch in read_together(list(readers.values()), part):
-                add[reader](_ordered(batch))
+def _write(ranges: _Ranges, out: Path) -> Schemas:
+    """Write all rows, one file for each table. Returns the tables' schemas."""
+    _clear(ranges, out)
+    _write_files(ranges, ranges.parts, out, ONLY_FILE)
+    return ranges.schemas
+
+
+def _write_stores(directory: Path, out: Path) -> Schemas:
+    schemas: dict[str, pa.Schema] = {}
+    for ranges in _store_ranges(directory):
+        schemas |= _write(ranges, out)
     return schemas
 
 
-def _write_stores(directory: Path, out: Path) -> Mapping[str, pa.Schema]:
-    sources = _stores(directory)
-    has_logs = _has_logs(directory)
-    for source in sources:
-        with _table_file(out / source.table, source.schema) as add:
-            for batch in _batches(source.reader()) if has_logs else ():
-                add(batch)
-    return {source.table: source.schema for source in sources}
+# ---- Spark's tasks read ----------------------------------------------------------------------------------
 
 
-def _batches(reader: DataSourceReader) -> Iterator[pa.RecordBatch]:
-    for part in reader.partitions():
-        yield from reader.read(part)
+def _written_by_tasks(relations: Relations, several: Iterable[_Ranges]) -> Schemas:
+    """Let each task write the rows of one part, and return the tables' schemas."""
+    context, out = relations.spark.sparkContext, relations.out
+    schemas: dict[str, pa.Schema] = {}
+    for ranges in several:
+        if ranges.parts:
+            _clear(ranges, out)
+            write = functools.partial(_write_part, attrs.evolve(ranges, parts=()), out)
+            context.parallelize(list(enumerate(ranges.parts)), len(ranges.parts)).foreach(write)
+            schemas |= ranges.schemas
+        else:
+            schemas |= _write(ranges, out)
+    return schemas
+
+
+def _write_part(ranges: _Ranges, out: Path, numbered: tuple[int, InputPartition]) -> None:
+    number, part = numbered
+    _write_files(ranges, [part], out, f"part-{number:05}.parquet")
+
+
+# ---- files of tables -------------------------------------------------------------------------------------
+
+
+def _clear(ranges: _Ranges, out: Path) -> None:
+    """Delete the rows of an earlier audit."""
+    for table in ranges.schemas:
+        shutil.rmtree(out / table, ignore_errors=True)
+        (out / table).mkdir(parents=True)
+
+
+def _write_files(ranges: _Ranges, parts: Iterable[InputPartition], out: Path, name: str) -> None:
+    """Write the rows of some parts, one file of this name for each table."""
+    with contextlib.ExitStack() as files:
+        add = {
+            table: files.enter_context(_table_file(out / table / name, schema))
+            for table, schema in ranges.schemas.items()
+        }
+        for part in parts:
+            for table, batch in ranges.read(part):
+                add[table](batch)
 
 
 @contextlib.contextmanager
 def _table_file(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Provide a function that adds rows to a new parquet table.
+    """Provide a function that adds rows to a parquet file, which exists once it is complete.
 
-    The table replaces the one at this path.
+    Spark ignores files whose names begin with a dot: a task may fail, and its next attempt begins again.
     """
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    incomplete = path.with_name(f".{path.name}")
     waiting: list[pa.RecordBatch] = []
 
     def write() -> None:
@@ -278,6 +339,7 @@ def _table_file(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBa
         if sum(one.num_rows for one in waiting) >= _ROW_GROUP:
             write()
 
-    with pq.ParquetWriter(path / ONLY_FILE, schema) as file:
+    with pq.ParquetWriter(incomplete, schema) as file:
         yield add
         write()
+    incomplete.replace(path)

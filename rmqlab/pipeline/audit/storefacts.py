@@ -24,9 +24,9 @@ def read_stores(
     """Read records and queues; return the ends of logs, recorded and found."""
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
     relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
+    store_tables(relations, directory, files)
     *_, states, found = relations.execute(
         [
-            *store_tables(relations, directory, files),
             Query(_WHOLE, "whole_records"),
             Query(_HOLES, "holes"),
             Query(_DEFERRED, "deferred"),
