@@ -126,19 +126,41 @@ async def lock_forever(
     """Renew the locks of all our queues, master by master."""
     while True:
         await trio.sleep(group.config.lock_period)
-        for broker_name, queues in _by_broker(assigned).items():
-            try:
-                master = await calls.master_of(group.client, queues[0])
-                granted = set(await calls.lock_queues(group.client, master, group.name, queues))
-            except FAILURES as exc:
-                log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
-                continue
-            for queue in queues:
-                if (assignment := assigned.get(queue)) is not None:
-                    assignment.held.is_locked = queue in granted
-                    assignment.held.locked_at = trio.current_time()
-            if not granted.issuperset(queues):
+        for broker_name in _by_broker(assigned):
+            if not await _renew_locks(group, assigned, broker_name):
                 rebalance_soon()
+
+
+async def _renew_locks(group: Group, assigned: Mapping[MessageQueue, Assignment], broker_name: str) -> bool:
+    """Renew the locks at one master; return False if it refused one.
+
+    Queues may have been released while another master did not respond, and may be during the request.
+    """
+    queues = _to_renew(assigned, broker_name)
+    if not queues:
+        return True
+    try:
+        master = await calls.master_of(group.client, queues[0])
+        queues = _to_renew(assigned, broker_name)
+        granted = set(await calls.lock_queues(group.client, master, group.name, queues)) if queues else set()
+    except FAILURES as exc:
+        log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
+        return True
+    for queue in queues:
+        if (assignment := assigned.get(queue)) is not None:
+            assignment.held.is_locked = queue in granted
+            assignment.held.locked_at = trio.current_time()
+    await unlock(group, granted - assigned.keys())
+    return granted.issuperset(queues)
+
+
+def _to_renew(assigned: Mapping[MessageQueue, Assignment], broker_name: str) -> list[MessageQueue]:
+    """Return the queues of a broker without those that are being released. A call under way keeps the lock."""
+    return [
+        queue
+        for queue in _by_broker(assigned).get(broker_name, ())
+        if not (assigned[queue].held.is_dropped and assigned[queue].is_idle)
+    ]
 
 
 async def finish(leaving: Iterable[Assignment]) -> None:

@@ -14,7 +14,8 @@ from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from tests.client.conftest import World
+    from rmqlab.runtime.net.dispatch import Request
+    from tests.client.conftest import FakeBroker, World
 
 
 UNLOCK = RequestCode.UNLOCK_BATCH_MQ
@@ -233,6 +234,12 @@ async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
     assert application.got == [b"0"]  # it was pulled from the slave, but a slave grants no locks
 
 
+def give_all_away(broker: "FakeBroker", consumer: PushConsumer) -> None:
+    """Let two other members have the queues."""
+    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
+    consumer.rebalance_soon()
+
+
 async def begin_one_of_two_queues(world: "World", nursery: trio.Nursery, client: Client) -> tuple[Any, ...]:
     """Start a consumer with capacity for one call.
 
@@ -264,8 +271,7 @@ async def test_no_call_begins_in_a_queue_that_leaves_while_it_waits(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     broker, application, consumer = await begin_one_of_two_queues(world, nursery, client)
-    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
-    consumer.rebalance_soon()
+    give_all_away(broker, consumer)
     await world.until(lambda: len(broker.locked) == 1, within=10)  # the queue without a call is given away at once
     await world.until(lambda: not broker.locked)
     assert application.began == len(application.got) == 1
@@ -297,6 +303,24 @@ async def test_a_stop_waits_for_a_leaving_queue_only_until_its_call_has_ended(
         await stopped.wait()
     assert application.got == [b"0"]
     assert broker.offsets["cg", "orders", 0] == 1
+
+
+async def test_a_lock_that_is_renewed_after_its_queue_was_released_is_given_back(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = await start(nursery, client, Application())
+    renewals: list[Request] = []
+    broker.script[RequestCode.LOCK_BATCH_MQ].append(renewals.append)
+    await world.until(lambda: len(renewals) == 1)
+    give_all_away(broker, consumer)
+    await world.until(lambda: bool(broker.asked(UNLOCK)), within=2)
+    (renewal,) = renewals
+    reply = broker.handlers[RequestCode.LOCK_BATCH_MQ](renewal)
+    assert reply is not None
+    renewal.reply(reply)
+    await world.until(lambda: not broker.locked, within=5)
 
 
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:
