@@ -138,7 +138,7 @@ class Assignments:
             return
         assignment.drop()
         await self.group.offsets.commit([queue])
-        if self.group.config.orderly:  # locks last: a locked queue queries its offset at once
+        if self.group.config.needs_locks:  # locks last: a locked queue queries its offset at once
             await orderly.unlock(self.group, [queue])
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
@@ -152,7 +152,7 @@ class Assignments:
         config = self.group.config
         if queue.broker_name in silent:
             return
-        needs_lock = config.orderly and config.model is MessageModel.CLUSTERING
+        needs_lock = config.needs_locks
         self.group.offsets.forget(queue)
         try:
             if needs_lock and not await orderly.lock(self.group, queue):

@@ -163,3 +163,8 @@ class ConsumerConfig:
     trace_topic: str = TRACE_TOPIC
     local_offsets: pathlib.Path | None = None
     """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""
+
+    @property
+    def needs_locks(self) -> bool:
+        """True for orderly consumers that share their queues. Each broadcasting consumer has all queues."""
+        return self.orderly and self.model is MessageModel.CLUSTERING

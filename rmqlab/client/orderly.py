@@ -16,7 +16,6 @@ from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulling import Assignment, Group
-from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.bodies.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class OrderlyConsumption:
 
     def _is_ours(self, held: ProcessQueue) -> bool:
         config = self._group.config
-        return config.model is MessageModel.BROADCASTING or is_granted(held, config.lock_expiry)
+        return not config.needs_locks or is_granted(held, config.lock_expiry)
 
     async def _deliver(self, assignment: Assignment) -> bool:
         """Deliver the next batch of a queue; return True if the next batch has to wait."""

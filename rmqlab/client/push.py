@@ -147,7 +147,7 @@ class PushConsumer(Member):
                     await assignments.rebalance()
                     nursery.start_soon(assignments.rebalance_forever)
                     nursery.start_soon(self._commit_forever)
-                    if self.config.orderly:
+                    if self.config.needs_locks:
                         nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
                     task_status.started()
                     await self._stopping.wait()
@@ -158,7 +158,7 @@ class PushConsumer(Member):
             self._client.on_route.remove(self._route_changed)
             with trio.move_on_after(self._client.config.shutdown_timeout, shield=True):
                 await self._group.offsets.commit(self._held)
-                if self.config.orderly:
+                if self.config.needs_locks:
                     await orderly.unlock(self._group, self._held)
                 await self._client.leave(consumer_group=self.group)
                 if self._group.tracer is not None:

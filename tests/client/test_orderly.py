@@ -11,6 +11,7 @@ from rmqlab.client.consuming import ConsumeLaterError
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -321,6 +322,23 @@ async def test_a_lock_that_is_renewed_after_its_queue_was_released_is_given_back
     assert reply is not None
     renewal.reply(reply)
     await world.until(lambda: not broker.locked, within=5)
+
+
+async def test_a_broadcasting_consumer_sends_no_requests_for_locks(world: "World", client: Client) -> None:
+    """Class ConsumeMessageOrderlyService, methods start and shutdown."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    application = Application()
+    async with trio.open_nursery() as nursery:
+        await start(nursery, client, application, model=MessageModel.BROADCASTING)
+        broker.put("orders", 0, b"0")
+        await world.until(lambda: application.got == [b"0"])
+        await trio.sleep(21)  # one period of renewals
+        world.route("orders", 1)
+        await trio.sleep(60)  # the route is refreshed: a queue is released
+        nursery.cancel_scope.cancel()
+    assert not broker.asked(RequestCode.LOCK_BATCH_MQ)
+    assert not broker.asked(UNLOCK)
 
 
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:
