@@ -166,5 +166,8 @@ class ConsumerConfig:
 
     @property
     def needs_locks(self) -> bool:
-        """True for orderly consumers that share their queues. Each broadcasting consumer has all queues."""
+        """True for orderly consumers that share their queues.
+
+        Each broadcasting consumer has all queues.
+        """
         return self.orderly and self.model is MessageModel.CLUSTERING

@@ -154,7 +154,10 @@ async def _renew_locks(group: Group, assigned: Mapping[MessageQueue, Assignment]
 
 
 def _to_renew(assigned: Mapping[MessageQueue, Assignment], broker_name: str) -> list[MessageQueue]:
-    """Return the queues of a broker without those that are being released. A call under way keeps the lock."""
+    """Return the queues of a broker without those that are being released.
+
+    A call under way keeps the lock.
+    """
     return [
         queue
         for queue in _by_broker(assigned).get(broker_name, ())
