@@ -112,6 +112,20 @@ async def test_a_status_short_of_ok_is_tried_elsewhere_only_if_asked_for(world: 
     assert len(first.log + second.log) >= 3
 
 
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL])
+async def test_a_message_that_one_broker_stored_is_not_refused_because_others_reject_it(
+    world: "World", client: Client, code: ResponseCode
+) -> None:
+    """Class DefaultMQProducerImpl, method sendDefaultImpl: the result outlives later errors."""
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND].append(stored(ResponseCode.SLAVE_NOT_AVAILABLE))
+    broker.script[SEND] += [Reply(code, remark="no")] * 2
+    config = ProducerConfig(retry_another_broker_when_not_store_ok=True)
+    result = await Producer(client, "pg", config).send(HELLO)
+    assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
+
+
 @pytest.mark.parametrize(
     "code",
     [
