@@ -157,9 +157,8 @@ async def test_a_cancelled_function_may_clean_up_before_its_queue_is_given_away(
     assert cleaned_up == [True]
 
 
-async def test_a_cancelled_function_of_a_stopped_loop_is_not_waited_for(
-    world: "World", autojump_clock: trio.testing.MockClock
-) -> None:
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_cancelled_function_of_a_stopped_loop_is_not_waited_for(world: "World") -> None:
     async def function() -> None:
         raise AssertionError("the loop does not run")
 
