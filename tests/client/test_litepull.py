@@ -13,6 +13,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
+from rmqlab.runtime.net.dispatch import Reply
 
 if TYPE_CHECKING:
     from rmqlab.client.message import ReceivedMessage
@@ -58,6 +59,23 @@ async def test_seeking_drops_what_was_pulled_ahead(world: "World", client: Clien
     await consumer.assign([])
     broker.put("orders", 0, b"unseen")
     assert await consumer.poll(timeout=2) == []
+
+
+@pytest.mark.parametrize(("config", "expected"), [(None, b"new"), (FIRST, b"old")])
+async def test_assigned_queues_of_a_group_without_offsets_begin_where_it_wants(
+    world: "World", client: Client, nursery: trio.Nursery, config: ConsumerConfig | None, expected: bytes
+) -> None:
+    """Class RebalanceLitePullImpl, method computePullFromWhereWithException."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"old")
+    broker.handlers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: Reply(ResponseCode.QUERY_NOT_FOUND)
+    consumer = LitePullConsumer(client, "cg", config=config)
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    broker.put("orders", 0, b"new")
+    assert (await consumer.poll())[0].body == expected
 
 
 async def test_members_that_subscribe_share_the_queues(world: "World", client: Client, nursery: trio.Nursery) -> None:
