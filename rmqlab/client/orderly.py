@@ -88,24 +88,33 @@ class OrderlyConsumption:
 
         Failed messages are put back, or sent back after their last try.
         """
-        held, limit = assignment.held, self._group.config.max_reconsume_times
+        held = assignment.held
         held.last_consume_at = trio.current_time()
-        for message in failed:
-            if limit is None or message.reconsume_times < limit:
-                message.stored.reconsume_times += 1
-            elif await self._hand_back(message, -1):
-                continue
-            if held.is_dropped:  # its offset may have been reset meanwhile
-                return
-            consumed = messages[: messages.index(message)]
-            self._group.offsets.update(held.queue, held.remove(consumed), increase_only=True)
+        repeated = await self._first_to_repeat(failed)
+        if held.is_dropped:  # its offset may have been reset meanwhile
+            return
+        if repeated is None:
+            offset = held.commit()
+        else:
+            offset = held.remove(messages[: messages.index(repeated)])
             held.put_back()
-            assignment.notify_room()
-            return
-        if held.is_dropped:
-            return
-        self._group.offsets.update(held.queue, held.commit(), increase_only=True)
+        self._group.offsets.update(held.queue, offset, increase_only=True)
         assignment.notify_room()
+
+    async def _first_to_repeat(self, failed: list[ReceivedMessage]) -> ReceivedMessage | None:
+        """Count the failure of each message, and return the first to deliver again.
+
+        A message after its last try is sent back, unless it is behind one that is delivered again.
+        """
+        limit = self._group.config.max_reconsume_times
+        first = None
+        for message in failed:
+            is_last_try = limit is not None and message.reconsume_times >= limit
+            if first is None and is_last_try and await self._hand_back(message, -1):
+                continue
+            message.stored.reconsume_times += 1
+            first = first or message
+        return first
 
 
 def is_granted(held: ProcessQueue, expiry: float) -> bool:

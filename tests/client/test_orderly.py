@@ -195,6 +195,28 @@ async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     assert back.ext_fields["delayLevel"] == "-1"
 
 
+async def test_all_messages_of_a_failed_batch_count_the_failure(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class ConsumeMessageOrderlyService, method checkReconsumeTimes."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    deliveries: list[list[tuple[bytes, int]]] = []
+
+    async def fail(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.lowlevel.checkpoint()
+        deliveries.append([(message.body, message.reconsume_times) for message in messages])
+        raise ConsumeLaterError
+
+    config = ConsumerConfig(orderly=True, consume_batch_size=2, max_reconsume_times=1)
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, fail, config=config)
+    await nursery.start(consumer.run)
+    await world.until(lambda: broker.offsets.get(("cg", "orders", 0)) == 2)
+    assert deliveries == [[(b"0", 0), (b"1", 0)], [(b"0", 1), (b"1", 1)]]
+    assert len(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2
+
+
 async def test_a_queue_locked_by_another_consumer_is_not_consumed(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
