@@ -26,7 +26,7 @@ from rmqlab.client.consumestats import ConsumeStats
 from rmqlab.client.instance import Client
 from rmqlab.client.member import Member
 from rmqlab.client.message import ReceivedMessage
-from rmqlab.client.offsets import BrokerOffsets, OnEvent, no_event
+from rmqlab.client.offsets import OnEvent, no_event, offsets_of
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulling import Assignment, Group, QueuePuller
 from rmqlab.client.subscription import ALL, Expression, subscriptions
@@ -62,7 +62,7 @@ class LitePullConsumer(Member):
         config = config or ConsumerConfig(suspend_timeout=20.0, pull_batch_size=10)
         group = client.named_group(group)
         stats = ConsumeStats(trio.current_time, trio.current_time())
-        self._offsets = BrokerOffsets(client, group, on_event)
+        self._offsets = offsets_of(client, group, config, on_event)
         super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None

@@ -1,14 +1,17 @@
 """Consumers that are polled: queues by hand, or shared with a group."""
 
+import pathlib
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import trio
 
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
-from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel
+from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -112,6 +115,24 @@ async def test_members_that_subscribe_share_the_queues(world: "World", client: C
     data = HeartbeatData.decode(broker.asked(RequestCode.HEART_BEAT)[0].body).consumer_data_set[0]
     assert (data.group_name, data.consume_type) == ("cg", ConsumeType.CONSUME_ACTIVELY)
     assert broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["sysFlag"] == "22"
+
+
+async def test_each_member_that_broadcasts_keeps_its_own_offsets(
+    world: "World", client: Client, nursery: trio.Nursery, tmp_path: pathlib.Path
+) -> None:
+    """Class DefaultLitePullConsumerImpl, method initOffsetStore."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    path = tmp_path / "offsets.json"
+    config = attrs.evolve(FIRST, model=MessageModel.BROADCASTING, local_offsets=path)
+    consumer = LitePullConsumer(client, "cg", config=config)
+    await nursery.start(consumer.run)
+    await consumer.subscribe({"orders": "*"})
+    assert len(await consumer.poll()) == 2
+    await consumer.commit()
+    assert ResetOffsetBody.decode(path.read_bytes()).offset_table == {QUEUE: 2}
+    assert broker.offsets == {}
 
 
 async def test_a_subscription_and_queues_by_hand_do_not_go_together(
