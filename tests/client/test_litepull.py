@@ -64,6 +64,24 @@ async def test_seeking_drops_what_was_pulled_ahead(world: "World", client: Clien
     assert await consumer.poll(timeout=2) == []
 
 
+async def test_a_seek_beyond_the_queue_goes_on_where_the_broker_says(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    events: list[dict[str, Any]] = []
+    moved = Reply(ResponseCode.PULL_OFFSET_MOVED, {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "2"})
+    broker.script[RequestCode.PULL_MESSAGE].append(moved)
+    consumer = LitePullConsumer(client, "cg", on_event=lambda kind, **fields: events.append({"kind": kind} | fields))
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    consumer.seek(QUEUE, 99)
+    broker.put("orders", 0, b"0", b"1")
+    assert [message.body for message in await consumer.poll()] == [b"1"]
+    assert {"kind": "offset_illegal", "queue": QUEUE, "asked": 99, "offered": 1} in events
+
+
 @pytest.mark.parametrize(("config", "expected"), [(None, b"new"), (FIRST, b"old")])
 async def test_assigned_queues_of_a_group_without_offsets_begin_where_it_wants(
     world: "World", client: Client, nursery: trio.Nursery, config: ConsumerConfig | None, expected: bytes
