@@ -173,7 +173,10 @@ class LocalOffsets(_Table):
 
 
 def offsets_of(client: Client, group: str, config: ConsumerConfig, on_event: OnEvent) -> Offsets:
-    """Return the offsets of a consumer: its own if it broadcasts, else those of its group."""
+    """Return the offsets of a consumer.
+
+    They are its own if it broadcasts, else those of its group.
+    """
     if config.model is MessageModel.BROADCASTING:
         return LocalOffsets(config.local_offsets)
     return BrokerOffsets(client, group, on_event)
