@@ -10,6 +10,7 @@ import trio
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.subscription import Expression, Sql
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -133,6 +134,21 @@ async def test_members_that_subscribe_share_the_queues(world: "World", client: C
     data = HeartbeatData.decode(broker.asked(RequestCode.HEART_BEAT)[0].body).consumer_data_set[0]
     assert (data.group_name, data.consume_type) == ("cg", ConsumeType.CONSUME_ACTIVELY)
     assert broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["sysFlag"] == "22"
+
+
+@pytest.mark.parametrize(("expression", "has_version"), [("A || B", False), (Sql("a > 1"), True)])
+async def test_pulls_have_the_version_of_an_sql_subscription_only(
+    world: "World", client: Client, nursery: trio.Nursery, expression: Expression, *, has_version: bool
+) -> None:
+    """Class DefaultLitePullConsumerImpl, method pullSyncImpl."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE], expression)
+    await world.until(lambda: bool(broker.asked(RequestCode.PULL_MESSAGE)))
+    assert (broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["subVersion"] != "0") is has_version
 
 
 async def test_each_member_that_broadcasts_keeps_its_own_offsets(
