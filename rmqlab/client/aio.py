@@ -117,7 +117,7 @@ class Bridge:
         """Run an async function of the application in its loop, and wait for it in trio.
 
         If the wait is cancelled, so is the function. It may clean up for CLEAN_UP_SECONDS, in which its messages count
-        as being consumed.
+        as being consumed. In a loop that does not run it could not: the wait ends at once.
         """
         done, token = trio.Event(), trio.lowlevel.current_trio_token()
         tasks: list[asyncio.Task[T]] = []
@@ -140,7 +140,7 @@ class Bridge:
             await done.wait()
         except trio.Cancelled:
             self._call_in_loop(cancel)
-            with trio.move_on_after(CLEAN_UP_SECONDS, shield=True):
+            with trio.move_on_after(CLEAN_UP_SECONDS if self._loop.is_running() else 0, shield=True):
                 await done.wait()
             raise
         if tasks[0].cancelled():

@@ -138,7 +138,7 @@ class Assignments:
             return
         assignment.drop()
         await self.group.offsets.commit([queue])
-        if self.group.config.orderly:  # locks last: a locked queue queries its offset at once
+        if self.group.config.needs_locks:  # locks last: a locked queue queries its offset at once
             await orderly.unlock(self.group, [queue])
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
@@ -152,14 +152,14 @@ class Assignments:
         config = self.group.config
         if queue.broker_name in silent:
             return
-        needs_lock = config.orderly and config.model is MessageModel.CLUSTERING
+        needs_lock = config.needs_locks
         self.group.offsets.forget(queue)
         try:
             if needs_lock and not await orderly.lock(self.group, queue):
                 log.info("%s is assigned to us, but another member still holds its lock", queue)
                 self._rebalance_later(config.suspend_current_queue)
                 return
-            offset = await self._first_offset(queue)
+            offset = await first_offset(self.group, queue, self.started_at)
         except FAILURES as exc:
             log.info("%s is assigned to us, but its start failed: %s", queue, exc)
             if isinstance(exc, (ConnectError, RequestTimeoutError)):
@@ -184,25 +184,6 @@ class Assignments:
         await trio.sleep(delay)
         self._is_waiting = False
         self.rebalance_soon()
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        """Return the first offset: the committed one, else the one of consume_from_where."""
-        client, config = self.group.client, self.group.config
-        offset = await self.group.offsets.committed(queue)
-        if offset is not None:
-            return offset
-        is_retry = queue.topic.startswith(RETRY_PREFIX)
-        match config.consume_from_where:
-            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-                return 0
-            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
-                timestamp = config.consume_timestamp
-                if timestamp is None:
-                    timestamp = self.started_at - HALF_AN_HOUR_MILLIS
-                return await calls.search_offset(client, queue, timestamp)
-            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-                return await calls.max_offset(client, queue)
-        return 0 if is_retry else await calls.max_offset(client, queue)
 
     async def _pull_until_dropped(self, assignment: Assignment) -> None:
         with assignment.pulling:
@@ -238,3 +219,26 @@ class Assignments:
         if self.held.get(queue) is assignment:
             del self.held[queue]
         self.rebalance_soon()
+
+
+async def first_offset(group: Group, queue: MessageQueue, started_at: int) -> int:
+    """Return the committed offset of a queue, else that of consume_from_where.
+
+    `started_at` is the consumer's start in milliseconds.
+    """
+    client, config = group.client, group.config
+    offset = await group.offsets.committed(queue)
+    if offset is not None:
+        return offset
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    match config.consume_from_where:
+        case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return 0
+        case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
+            timestamp = config.consume_timestamp
+            if timestamp is None:
+                timestamp = started_at - HALF_AN_HOUR_MILLIS
+            return await calls.search_offset(client, queue, timestamp)
+        case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            return await calls.max_offset(client, queue)
+    return 0 if is_retry else await calls.max_offset(client, queue)

@@ -16,7 +16,7 @@ from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
-from rmqlab.runtime.config.validators import above, at_least, is_address, shown, within
+from rmqlab.runtime.config.validators import INT32, above, at_least, is_address, shown, within
 from rmqlab.runtime.config.valuetypes import typed_fields
 from rmqlab.runtime.identity import process_id, unique_number
 
@@ -138,8 +138,9 @@ class ConsumerConfig:
     """Messages of a queue are consumed one after the other, by the one member that holds its lock. Needs masters."""
     suspend_current_queue: float = attrs.field(default=1.0, validator=positive)
     """Pause of an orderly queue after a failure, before the same messages are delivered again."""
-    max_reconsume_times: int | None = None
-    """Failures of one message before it becomes a dead letter. None: 16, or never for an orderly consumer."""
+    max_reconsume_times: int | None = attrs.field(default=None, validator=attrs.validators.optional(within(0, INT32)))
+    """Failures of one message after which the next makes it a dead letter; 0: the first does. None, which is -1 in Java:
+    16, or never for an orderly consumer."""
     redeliver_delay: float = attrs.field(default=5.0, validator=positive)
     """Pause after which a failed message that no broker accepted is delivered to the application again."""
     pull_batch_size: int = attrs.field(default=32, validator=above(0))
@@ -163,3 +164,11 @@ class ConsumerConfig:
     trace_topic: str = TRACE_TOPIC
     local_offsets: pathlib.Path | None = None
     """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""
+
+    @property
+    def needs_locks(self) -> bool:
+        """True for orderly consumers that share their queues.
+
+        Each broadcasting consumer has all queues.
+        """
+        return self.orderly and self.model is MessageModel.CLUSTERING

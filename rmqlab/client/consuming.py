@@ -200,7 +200,8 @@ class SendBack:
     async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Return True if a broker accepted it."""
         group = self._group
-        max_times = group.config.max_reconsume_times or DEFAULT_MAX_RECONSUME_TIMES
+        limit = group.config.max_reconsume_times
+        max_times = DEFAULT_MAX_RECONSUME_TIMES if limit is None else limit
         try:
             await calls.send_back(group.client, group.name, message, delay_level, max_times)
         except FAILURES as exc:

@@ -20,13 +20,13 @@ from typing import NoReturn
 import trio
 
 from rmqlab.client import broker_api as calls
-from rmqlab.client.assignments import Assignments
+from rmqlab.client.assignments import Assignments, first_offset
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.consumestats import ConsumeStats
 from rmqlab.client.instance import Client
 from rmqlab.client.member import Member
 from rmqlab.client.message import ReceivedMessage
-from rmqlab.client.offsets import BrokerOffsets, OnEvent, no_event
+from rmqlab.client.offsets import OnEvent, no_event, offsets_of
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulling import Assignment, Group, QueuePuller
 from rmqlab.client.subscription import ALL, Expression, subscriptions
@@ -62,7 +62,7 @@ class LitePullConsumer(Member):
         config = config or ConsumerConfig(suspend_timeout=20.0, pull_batch_size=10)
         group = client.named_group(group)
         stats = ConsumeStats(trio.current_time, trio.current_time())
-        self._offsets = BrokerOffsets(client, group, on_event)
+        self._offsets = offsets_of(client, group, config, on_event)
         super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
@@ -138,7 +138,7 @@ class LitePullConsumer(Member):
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
         """Read these queues from now on and no others.
 
-        Each from its committed offset, or from its end.
+        Each from its committed offset, or from that of `consume_from_where`.
         """
         self._running()
         if self._assignments is not None:
@@ -149,8 +149,7 @@ class LitePullConsumer(Member):
         for queue in [queue for queue in self._held if queue not in wanted]:
             self._held.pop(queue).drop()
         for queue in [queue for queue in wanted if queue not in self._held]:
-            offset = await self._offsets.committed(queue)
-            self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
+            self._begin(queue, await first_offset(self._group, queue, self.started_at))
 
     def seek(self, queue: MessageQueue, offset: Offset) -> None:
         """Continue at an offset. Messages pulled ahead are dropped.

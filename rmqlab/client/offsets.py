@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from rmqlab.client import broker_api as calls
+from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.errors import OffsetFileError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.routes import BrokerAddress
+from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import BodyError
@@ -168,6 +170,16 @@ class LocalOffsets(_Table):
                 log.warning("offsets not written to %s: %s", self._path, exc)
             else:
                 self._is_written = True
+
+
+def offsets_of(client: Client, group: str, config: ConsumerConfig, on_event: OnEvent) -> Offsets:
+    """Return the offsets of a consumer.
+
+    They are its own if it broadcasts, else those of its group.
+    """
+    if config.model is MessageModel.BROADCASTING:
+        return LocalOffsets(config.local_offsets)
+    return BrokerOffsets(client, group, on_event)
 
 
 def _backup(path: pathlib.Path) -> pathlib.Path:

@@ -16,7 +16,6 @@ from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulling import Assignment, Group
-from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.bodies.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class OrderlyConsumption:
 
     def _is_ours(self, held: ProcessQueue) -> bool:
         config = self._group.config
-        return config.model is MessageModel.BROADCASTING or is_granted(held, config.lock_expiry)
+        return not config.needs_locks or is_granted(held, config.lock_expiry)
 
     async def _deliver(self, assignment: Assignment) -> bool:
         """Deliver the next batch of a queue; return True if the next batch has to wait."""
@@ -89,24 +88,33 @@ class OrderlyConsumption:
 
         Failed messages are put back, or sent back after their last try.
         """
-        held, limit = assignment.held, self._group.config.max_reconsume_times
+        held = assignment.held
         held.last_consume_at = trio.current_time()
-        for message in failed:
-            if limit is None or message.reconsume_times < limit:
-                message.stored.reconsume_times += 1
-            elif await self._hand_back(message, -1):
-                continue
-            if held.is_dropped:  # its offset may have been reset meanwhile
-                return
-            consumed = messages[: messages.index(message)]
-            self._group.offsets.update(held.queue, held.remove(consumed), increase_only=True)
+        repeated = await self._first_to_repeat(failed)
+        if held.is_dropped:  # its offset may have been reset meanwhile
+            return
+        if repeated is None:
+            offset = held.commit()
+        else:
+            offset = held.remove(messages[: messages.index(repeated)])
             held.put_back()
-            assignment.notify_room()
-            return
-        if held.is_dropped:
-            return
-        self._group.offsets.update(held.queue, held.commit(), increase_only=True)
+        self._group.offsets.update(held.queue, offset, increase_only=True)
         assignment.notify_room()
+
+    async def _first_to_repeat(self, failed: list[ReceivedMessage]) -> ReceivedMessage | None:
+        """Count the failure of each message, and return the first to deliver again.
+
+        A message after its last try is sent back, unless it is behind one that is delivered again.
+        """
+        limit = self._group.config.max_reconsume_times
+        first = None
+        for message in failed:
+            is_last_try = limit is not None and message.reconsume_times >= limit
+            if first is None and is_last_try and await self._hand_back(message, -1):
+                continue
+            message.stored.reconsume_times += 1
+            first = first or message
+        return first
 
 
 def is_granted(held: ProcessQueue, expiry: float) -> bool:
@@ -126,19 +134,44 @@ async def lock_forever(
     """Renew the locks of all our queues, master by master."""
     while True:
         await trio.sleep(group.config.lock_period)
-        for broker_name, queues in _by_broker(assigned).items():
-            try:
-                master = await calls.master_of(group.client, queues[0])
-                granted = set(await calls.lock_queues(group.client, master, group.name, queues))
-            except FAILURES as exc:
-                log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
-                continue
-            for queue in queues:
-                if (assignment := assigned.get(queue)) is not None:
-                    assignment.held.is_locked = queue in granted
-                    assignment.held.locked_at = trio.current_time()
-            if not granted.issuperset(queues):
+        for broker_name in _by_broker(assigned):
+            if not await _renew_locks(group, assigned, broker_name):
                 rebalance_soon()
+
+
+async def _renew_locks(group: Group, assigned: Mapping[MessageQueue, Assignment], broker_name: str) -> bool:
+    """Renew the locks at one master; return False if it refused one.
+
+    Queues may have been released while another master did not respond, and may be during the request.
+    """
+    queues = _to_renew(assigned, broker_name)
+    if not queues:
+        return True
+    try:
+        master = await calls.master_of(group.client, queues[0])
+        queues = _to_renew(assigned, broker_name)
+        granted = set(await calls.lock_queues(group.client, master, group.name, queues)) if queues else set()
+    except FAILURES as exc:
+        log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
+        return True
+    for queue in queues:
+        if (assignment := assigned.get(queue)) is not None:
+            assignment.held.is_locked = queue in granted
+            assignment.held.locked_at = trio.current_time()
+    await unlock(group, granted - assigned.keys())
+    return granted.issuperset(queues)
+
+
+def _to_renew(assigned: Mapping[MessageQueue, Assignment], broker_name: str) -> list[MessageQueue]:
+    """Return the queues of a broker without those that are being released.
+
+    A call under way keeps the lock.
+    """
+    return [
+        queue
+        for queue in _by_broker(assigned).get(broker_name, ())
+        if not (assigned[queue].held.is_dropped and assigned[queue].is_idle)
+    ]
 
 
 async def finish(leaving: Iterable[Assignment]) -> None:

@@ -242,12 +242,13 @@ class Producer:
         deadline = trio.current_time() + whole
         queues = await self._queues(outgoing)
         attempts: list[Attempt] = []
-        result = None
+        result = None  # of the last attempt that was stored, even if a later one failed
         for number in range(1, 2 if to is not None else 2 + self.config.retries):
             if attempts and trio.current_time() >= deadline:
                 break
             queue = self._choose(outgoing.topic, queues, to, attempts[-1].broker_name if attempts else None)
-            attempt, result = await self._attempt(number, outgoing, queue, deadline, whole)
+            attempt, stored = await self._attempt(number, outgoing, queue, deadline, whole)
+            result = stored or result
             attempts.append(attempt)
             self._report(attempt)
             if not self._is_worth_another(attempt):

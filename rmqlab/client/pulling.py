@@ -24,7 +24,7 @@ from rmqlab.client.offsets import Offsets, OnEvent
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulltiming import PullTiming
 from rmqlab.client.routes import BrokerAddress
-from rmqlab.client.subscription import matching
+from rmqlab.client.subscription import TAG, matching
 from rmqlab.client.tracing import Tracer
 from rmqlab.remoting.bodies.heartbeat import MessageModel, SubscriptionData
 from rmqlab.remoting.codes import ResponseCode
@@ -283,6 +283,7 @@ class QueuePuller:
         group, queue = self.group, self.assignment.held.queue
         config, subscription = group.config, group.subscriptions[queue.topic]
         offset = group.offsets.peek(queue) or 0 if config.model is MessageModel.CLUSTERING else 0
+        has_version = subscription.expression_type != TAG or not self.sends_subscription
         is_committing = offset > 0 and not target.is_slave and not self.sends_subscription
         return PullMessageRequestHeader(
             consumer_group=group.name,
@@ -296,6 +297,6 @@ class QueuePuller:
             commit_offset=0 if self.sends_subscription else offset,
             suspend_timeout_millis=int(config.suspend_timeout * 1000),
             subscription=subscription.sub_string if self.sends_subscription else None,
-            sub_version=0 if self.sends_subscription else subscription.sub_version,
+            sub_version=subscription.sub_version if has_version else 0,
             expression_type=subscription.expression_type,
         )

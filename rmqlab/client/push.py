@@ -21,7 +21,7 @@ from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Co
 from rmqlab.client.instance import Client
 from rmqlab.client.member import Member
 from rmqlab.client.message import received
-from rmqlab.client.offsets import BrokerOffsets, LocalOffsets, Offsets, OnEvent, no_event
+from rmqlab.client.offsets import OnEvent, no_event, offsets_of
 from rmqlab.client.orderly import OrderlyConsumption
 from rmqlab.client.producer import Producer
 from rmqlab.client.pulling import Group
@@ -65,12 +65,9 @@ class PushConsumer(Member):
         """
         config = config or ConsumerConfig()
         group = client.named_group(group)
-        is_clustering = config.model is MessageModel.CLUSTERING
-        offsets: Offsets = (
-            BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(config.local_offsets)
-        )
+        offsets = offsets_of(client, group, config, on_event)
         wanted: dict[str, Expression] = {client.named(topic): expression for topic, expression in topics.items()}
-        if is_clustering:
+        if config.model is MessageModel.CLUSTERING:
             wanted[RETRY_PREFIX + group] = ALL
         stats = ConsumeStats(trio.current_time, trio.current_time())
         data = subscriptions(wanted, version=wall_millis())
@@ -147,7 +144,7 @@ class PushConsumer(Member):
                     await assignments.rebalance()
                     nursery.start_soon(assignments.rebalance_forever)
                     nursery.start_soon(self._commit_forever)
-                    if self.config.orderly:
+                    if self.config.needs_locks:
                         nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
                     task_status.started()
                     await self._stopping.wait()
@@ -158,7 +155,7 @@ class PushConsumer(Member):
             self._client.on_route.remove(self._route_changed)
             with trio.move_on_after(self._client.config.shutdown_timeout, shield=True):
                 await self._group.offsets.commit(self._held)
-                if self.config.orderly:
+                if self.config.needs_locks:
                     await orderly.unlock(self._group, self._held)
                 await self._client.leave(consumer_group=self.group)
                 if self._group.tracer is not None:

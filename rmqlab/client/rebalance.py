@@ -90,7 +90,7 @@ def by_machine_room(rooms: Collection[str]) -> Strategy:
 
 
 def _room_of_broker(broker_name: str) -> str | None:
-    room, at, name = broker_name.partition("@")
+    room, at, name = broker_name.rstrip("@").partition("@")  # Java's split drops empty parts at the end
     return room if at and name and "@" not in name else None
 
 

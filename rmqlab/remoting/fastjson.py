@@ -46,13 +46,15 @@ class TextLimits:
     """Maximum number of members, items and comments."""
     size: int
     """Maximum number of bytes."""
+    dialect_values: int = attrs.field(default=attrs.Factory(lambda self: self.values, takes_self=True))
+    """Maximum number of values in the dialect, which takes ten times as long as JSON."""
 
 
 BODY_LIMITS = TextLimits(values=200_000, size=4 * 2**20)
 """20 bytes for each value, as in an average body. Parsing takes at most 0.3 s."""
-TABLE_LIMITS = TextLimits(values=2_000_000, size=32 * 2**20)
+TABLE_LIMITS = TextLimits(values=2_000_000, size=32 * 2**20, dialect_values=600_000)
 """For tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many values. In
-files, indentation is added."""
+files, indentation is added. In the dialect are tables with a queue as a key, 14 values each: 40,000 queues take 1 s."""
 
 
 class FastJsonError(ValueError):
@@ -76,7 +78,8 @@ def parse_fastjson(raw: bytes, limits: TextLimits = BODY_LIMITS) -> Any:
     """
     if len(raw) > limits.size:
         raise FastJsonError(f"{len(raw)} bytes: more than {limits.size}")
-    if sum(map(raw.count, _BEFORE_VALUES)) > limits.values:
+    count = sum(map(raw.count, _BEFORE_VALUES))
+    if count > limits.values:
         raise FastJsonError(f"more than {limits.values} values")
     try:
         try:
@@ -84,6 +87,8 @@ def parse_fastjson(raw: bytes, limits: TextLimits = BODY_LIMITS) -> Any:
             if _is_too_deep(raw):  # msgspec stops only at the interpreter's limit: 1,000 to 10,000 levels, by release
                 raise RecursionError
         except (msgspec.DecodeError, UnicodeDecodeError):
+            if count > limits.dialect_values:
+                raise FastJsonError(f"more than {limits.dialect_values} values that only fastjson reads") from None
             value = parse_dialect(raw)
         return resolve_references(value, max(MAX_EXPANDED, len(raw))) if b"$ref" in raw else value
     except RecursionError:

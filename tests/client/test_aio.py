@@ -13,7 +13,7 @@ import attrs
 import pytest
 import trio
 
-from rmqlab.client.aio import AsyncioClient, open_asyncio_client
+from rmqlab.client.aio import CLEAN_UP_SECONDS, AsyncioClient, Bridge, open_asyncio_client
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.errors import ClientClosedError, RefusedError
 from rmqlab.client.instance import Client
@@ -155,6 +155,20 @@ async def test_a_cancelled_function_may_clean_up_before_its_queue_is_given_away(
 
     await run(application)
     assert cleaned_up == [True]
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_cancelled_function_of_a_stopped_loop_is_not_waited_for(world: "World") -> None:
+    async def function() -> None:
+        raise AssertionError("the loop does not run")
+
+    loop = asyncio.new_event_loop()
+    bridge = Bridge(world.config(), loop)
+    with trio.move_on_after(1) as scope:
+        await bridge.call_back(function)
+    loop.close()
+    assert scope.cancelled_caught
+    assert trio.current_time() < CLEAN_UP_SECONDS
 
 
 async def test_transactions_and_requests_cross_over(broker: "FakeBroker", run: Run) -> None:

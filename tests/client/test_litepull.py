@@ -1,18 +1,23 @@
 """Consumers that are polled: queues by hand, or shared with a group."""
 
+import pathlib
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import trio
 
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
-from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData
+from rmqlab.client.subscription import Expression, Sql
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel
+from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
+from rmqlab.runtime.net.dispatch import Reply
 
 if TYPE_CHECKING:
     from rmqlab.client.message import ReceivedMessage
@@ -60,6 +65,41 @@ async def test_seeking_drops_what_was_pulled_ahead(world: "World", client: Clien
     assert await consumer.poll(timeout=2) == []
 
 
+async def test_a_seek_beyond_the_queue_goes_on_where_the_broker_says(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    events: list[dict[str, Any]] = []
+    moved = Reply(ResponseCode.PULL_OFFSET_MOVED, {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "2"})
+    broker.script[RequestCode.PULL_MESSAGE].append(moved)
+    consumer = LitePullConsumer(client, "cg", on_event=lambda kind, **fields: events.append({"kind": kind} | fields))
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    consumer.seek(QUEUE, 99)
+    broker.put("orders", 0, b"0", b"1")
+    assert [message.body for message in await consumer.poll()] == [b"1"]
+    assert {"kind": "offset_illegal", "queue": QUEUE, "asked": 99, "offered": 1} in events
+
+
+@pytest.mark.parametrize(("config", "expected"), [(None, b"new"), (FIRST, b"old")])
+async def test_assigned_queues_of_a_group_without_offsets_begin_where_it_wants(
+    world: "World", client: Client, nursery: trio.Nursery, config: ConsumerConfig | None, expected: bytes
+) -> None:
+    """Class RebalanceLitePullImpl, method computePullFromWhereWithException."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"old")
+    broker.handlers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: Reply(ResponseCode.QUERY_NOT_FOUND)
+    consumer = LitePullConsumer(client, "cg", config=config)
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    broker.put("orders", 0, b"new")
+    assert (await consumer.poll())[0].body == expected
+
+
 async def test_members_that_subscribe_share_the_queues(world: "World", client: Client, nursery: trio.Nursery) -> None:
     """As Java's lite pull consumer: heartbeats as CONSUME_ACTIVELY.
 
@@ -94,6 +134,39 @@ async def test_members_that_subscribe_share_the_queues(world: "World", client: C
     data = HeartbeatData.decode(broker.asked(RequestCode.HEART_BEAT)[0].body).consumer_data_set[0]
     assert (data.group_name, data.consume_type) == ("cg", ConsumeType.CONSUME_ACTIVELY)
     assert broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["sysFlag"] == "22"
+
+
+@pytest.mark.parametrize(("expression", "has_version"), [("A || B", False), (Sql("a > 1"), True)])
+async def test_pulls_have_the_version_of_an_sql_subscription_only(
+    world: "World", client: Client, nursery: trio.Nursery, expression: Expression, *, has_version: bool
+) -> None:
+    """Class DefaultLitePullConsumerImpl, method pullSyncImpl."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE], expression)
+    await world.until(lambda: bool(broker.asked(RequestCode.PULL_MESSAGE)))
+    assert (broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["subVersion"] != "0") is has_version
+
+
+async def test_each_member_that_broadcasts_keeps_its_own_offsets(
+    world: "World", client: Client, nursery: trio.Nursery, tmp_path: pathlib.Path
+) -> None:
+    """Class DefaultLitePullConsumerImpl, method initOffsetStore."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    path = tmp_path / "offsets.json"
+    config = attrs.evolve(FIRST, model=MessageModel.BROADCASTING, local_offsets=path)
+    consumer = LitePullConsumer(client, "cg", config=config)
+    await nursery.start(consumer.run)
+    await consumer.subscribe({"orders": "*"})
+    assert len(await consumer.poll()) == 2
+    await consumer.commit()
+    assert ResetOffsetBody.decode(path.read_bytes()).offset_table == {QUEUE: 2}
+    assert broker.offsets == {}
 
 
 async def test_a_subscription_and_queues_by_hand_do_not_go_together(

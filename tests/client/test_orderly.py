@@ -11,10 +11,12 @@ from rmqlab.client.consuming import ConsumeLaterError
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from tests.client.conftest import World
+    from rmqlab.runtime.net.dispatch import Request
+    from tests.client.conftest import FakeBroker, World
 
 
 UNLOCK = RequestCode.UNLOCK_BATCH_MQ
@@ -193,6 +195,28 @@ async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     assert back.ext_fields["delayLevel"] == "-1"
 
 
+async def test_all_messages_of_a_failed_batch_count_the_failure(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class ConsumeMessageOrderlyService, method checkReconsumeTimes."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    deliveries: list[list[tuple[bytes, int]]] = []
+
+    async def fail(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.lowlevel.checkpoint()
+        deliveries.append([(message.body, message.reconsume_times) for message in messages])
+        raise ConsumeLaterError
+
+    config = ConsumerConfig(orderly=True, consume_batch_size=2, max_reconsume_times=1)
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, fail, config=config)
+    await nursery.start(consumer.run)
+    await world.until(lambda: broker.offsets.get(("cg", "orders", 0)) == 2)
+    assert deliveries == [[(b"0", 0), (b"1", 0)], [(b"0", 1), (b"1", 1)]]
+    assert len(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2
+
+
 async def test_a_queue_locked_by_another_consumer_is_not_consumed(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
@@ -233,6 +257,12 @@ async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
     assert application.got == [b"0"]  # it was pulled from the slave, but a slave grants no locks
 
 
+def give_all_away(broker: "FakeBroker", consumer: PushConsumer) -> None:
+    """Let two other members have the queues."""
+    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
+    consumer.rebalance_soon()
+
+
 async def begin_one_of_two_queues(world: "World", nursery: trio.Nursery, client: Client) -> tuple[Any, ...]:
     """Start a consumer with capacity for one call.
 
@@ -264,8 +294,7 @@ async def test_no_call_begins_in_a_queue_that_leaves_while_it_waits(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     broker, application, consumer = await begin_one_of_two_queues(world, nursery, client)
-    broker.members["cg"] = {object(): "0-before-us", object(): "0-before-us-too"} | broker.members["cg"]
-    consumer.rebalance_soon()
+    give_all_away(broker, consumer)
     await world.until(lambda: len(broker.locked) == 1, within=10)  # the queue without a call is given away at once
     await world.until(lambda: not broker.locked)
     assert application.began == len(application.got) == 1
@@ -297,6 +326,41 @@ async def test_a_stop_waits_for_a_leaving_queue_only_until_its_call_has_ended(
         await stopped.wait()
     assert application.got == [b"0"]
     assert broker.offsets["cg", "orders", 0] == 1
+
+
+async def test_a_lock_that_is_renewed_after_its_queue_was_released_is_given_back(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = await start(nursery, client, Application())
+    renewals: list[Request] = []
+    broker.script[RequestCode.LOCK_BATCH_MQ].append(renewals.append)
+    await world.until(lambda: len(renewals) == 1)
+    give_all_away(broker, consumer)
+    await world.until(lambda: bool(broker.asked(UNLOCK)), within=2)
+    (renewal,) = renewals
+    reply = broker.handlers[RequestCode.LOCK_BATCH_MQ](renewal)
+    assert reply is not None
+    renewal.reply(reply)
+    await world.until(lambda: not broker.locked, within=5)
+
+
+async def test_a_broadcasting_consumer_sends_no_requests_for_locks(world: "World", client: Client) -> None:
+    """Class ConsumeMessageOrderlyService, methods start and shutdown."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    application = Application()
+    async with trio.open_nursery() as nursery:
+        await start(nursery, client, application, model=MessageModel.BROADCASTING)
+        broker.put("orders", 0, b"0")
+        await world.until(lambda: application.got == [b"0"])
+        await trio.sleep(21)  # one period of renewals
+        world.route("orders", 1)
+        await trio.sleep(60)  # the route is refreshed: a queue is released
+        nursery.cancel_scope.cancel()
+    assert not broker.asked(RequestCode.LOCK_BATCH_MQ)
+    assert not broker.asked(UNLOCK)
 
 
 async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:

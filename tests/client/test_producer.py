@@ -18,7 +18,6 @@ from rmqlab.client.errors import (
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
 from rmqlab.client.producer import Outcome, Producer
-from rmqlab.remoting.batch import decode_batch
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
@@ -110,6 +109,20 @@ async def test_a_status_short_of_ok_is_tried_elsewhere_only_if_asked_for(world: 
     result = await Producer(client, "pg", config).send(HELLO)
     assert result.status is SendStatus.SEND_OK
     assert len(first.log + second.log) >= 3
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL])
+async def test_a_message_that_one_broker_stored_is_not_refused_because_others_reject_it(
+    world: "World", client: Client, code: ResponseCode
+) -> None:
+    """Class DefaultMQProducerImpl, method sendDefaultImpl."""
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND].append(stored(ResponseCode.SLAVE_NOT_AVAILABLE))
+    broker.script[SEND] += [Reply(code, remark="no")] * 2
+    config = ProducerConfig(retry_another_broker_when_not_store_ok=True)
+    result = await Producer(client, "pg", config).send(HELLO)
+    assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -295,49 +308,6 @@ async def test_large_bodies_are_compressed_and_the_rest_is_not(world: "World", c
     assert (small.ext_fields["f"], len(small.body)) == ("0", 4095)
     assert large.ext_fields["f"] == str(0x301)
     assert len(large.body) < 100
-
-
-async def test_a_batch_is_one_request_for_one_queue(world: "World", client: Client) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    messages = [Message(topic="orders", body=b"%d" % number) for number in range(3)]
-    result = await Producer(client, "pg").send_batch(messages)
-    assert len(result.message_id.split(",")) == 3
-    (command,) = broker.asked(RequestCode.SEND_BATCH_MESSAGE)
-    assert command.ext_fields["m"] == "true"
-    assert command.ext_fields["i"] == "WAIT\x01true"
-    assert len(broker.queues["orders", 0]) == 3
-
-
-async def test_each_message_of_a_batch_carries_its_own_demand_for_copies(world: "World", client: Client) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    messages = [Message(topic="orders", body=b"x", min_copies=copies) for copies in (0, 2)]
-    producer = Producer(client, "pg")
-    await producer.send_batch(messages)
-    await producer.send(messages[1])
-    (batch,), (single,) = broker.asked(RequestCode.SEND_BATCH_MESSAGE), broker.asked(SEND)
-    carried = [parse_properties(bytes(text).decode()).get("MIN_COPIES") for text in decode_batch(batch.body).properties]
-    assert carried == [None, "2"]
-    assert parse_properties(single.ext_fields["i"])["MIN_COPIES"] == "2"
-
-
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
-        ([HELLO, Message(topic="other", body=b"x")], "share one topic"),
-        ([HELLO, Message(topic="orders", body=b"x", wait_store_ok=False)], "share one topic"),
-        ([Message(topic="orders", body=b"x", delay_level=1)], "delayed"),
-        ([Message(topic="%RETRY%g", body=b"x")], "retry topic"),
-        ([Message(topic="orders", body=b"x" * 3 * 2**20)] * 2, "at most 4194304"),
-    ],
-)
-async def test_messages_that_do_not_go_together_make_no_batch(
-    world: "World", client: Client, messages: list[Message], reason: str
-) -> None:
-    world.add("a")
-    with pytest.raises(RefusedError, match=reason):
-        await Producer(client, "pg").send_batch(messages)
 
 
 @pytest.mark.parametrize(

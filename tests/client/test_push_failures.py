@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 
+from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.consuming import ConsumeLaterError
 from rmqlab.client.instance import Client
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -58,6 +60,20 @@ async def test_a_failed_message_goes_back_to_the_master(world: "World", client: 
     assert back[1] == expected | {"offset": "2000", "delayLevel": "5", "unitMode": "false"}
     await trio.sleep(5)
     assert broker.offsets["cg", "orders", 0] == 3
+
+
+async def test_a_consumer_may_allow_no_second_delivery(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """Class DefaultMQPushConsumerImpl: only -1 means 16; ours is None."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    _, application = await start(nursery, client, max_reconsume_times=0)
+    application.errors = {b"bad": [ValueError("on purpose")]}
+    broker.put("orders", 0, b"bad")
+    await world.until(lambda: bool(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)))
+    (back,) = broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert back.ext_fields["maxReconsumeTimes"] == "0"
+    with pytest.raises(ValueError, match="max_reconsume_times"):
+        ConsumerConfig(max_reconsume_times=-1)
 
 
 async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(

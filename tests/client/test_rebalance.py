@@ -60,6 +60,17 @@ def test_by_machine_room_allocates_only_brokers_of_its_rooms() -> None:
     assert [queue.queue_id for queue in second] == [2, 3]
 
 
+@pytest.mark.parametrize(
+    ("broker_name", "has_room"),
+    [("r@b", True), ("r@b@", True), ("@b", True), ("r@", False), ("r", False), ("r@@b", False), ("r@b@c", False)],
+)
+def test_the_room_of_a_broker_is_what_java_splits_off(broker_name: str, *, has_room: bool) -> None:
+    """AllocateMessageQueueByMachineRoom splits its name at each `@`."""
+    (queue,) = queues(1, broker_name)
+    strategy = rebalance.by_machine_room({"r", ""})
+    assert allocate(strategy, "m", [queue], ["m"]) == [queue] * has_room
+
+
 def test_nearest_machine_room_shares_the_queues_of_an_empty_room() -> None:
     """AllocateMachineRoomNearby."""
     strategy = rebalance.by_nearest_machine_room(

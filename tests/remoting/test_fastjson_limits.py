@@ -12,10 +12,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rmqlab.remoting.bodies.offset import ConsumeStats
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codec import DIALECT_LIMITS, decode_command
-from rmqlab.remoting.fastjson import BODY_LIMITS, FastJsonError, TextLimits, parse_dialect, parse_fastjson
+from rmqlab.remoting.fastjson import (
+    BODY_LIMITS,
+    TABLE_LIMITS,
+    FastJsonError,
+    TextLimits,
+    parse_dialect,
+    parse_fastjson,
+)
 from rmqlab.remoting.frame import JSON, Frame, RemoteProtocolError
 
 SIZE = 2**20
@@ -72,6 +80,17 @@ def test_comments_count_as_values(comment: str) -> None:
     assert parse_fastjson(b"{a:1%s}" % (comment.encode() * 8), limits) == {"a": 1}
     with pytest.raises(FastJsonError, match="more than 10 values"):
         parse_fastjson(b"{a:1%s}" % (comment.encode() * 9), limits)
+
+
+def test_the_dialect_of_a_table_has_a_limit_of_its_own() -> None:
+    """A client of a hostile server parsed 1,400,000 values for 2 s."""
+    queue = b"{brokerName:'a',queueId:0,topic:'t'}:{brokerOffset:1,consumerOffset:1,lastTimestamp:1}"
+    assert ConsumeStats.decode(b"{offsetTable:{%b}}" % queue).offset_table
+    assert sum(map(queue.count, (b",", b":", b"{"))) * 40_000 < TABLE_LIMITS.dialect_values
+    items = b"1," * TABLE_LIMITS.dialect_values + b"1"
+    assert parse_fastjson(b'{"a":[%b]}' % items, TABLE_LIMITS)["a"][0] == 1
+    with pytest.raises(FastJsonError, match=f"more than {TABLE_LIMITS.dialect_values} values that only fastjson"):
+        parse_fastjson(b"{a:[%b]}" % items, TABLE_LIMITS)
 
 
 @pytest.mark.parametrize("comment", ["/*", "/*/", "/**", "/* * /"])

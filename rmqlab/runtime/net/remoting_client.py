@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from rmqlab.remoting.command import Command
+from rmqlab.runtime.config.validators import shown
 from rmqlab.runtime.net.channel import Channel
 from rmqlab.runtime.net.dispatch import Dispatcher, Route
 from rmqlab.runtime.net.fault_hooks import LinkHook
@@ -193,15 +194,17 @@ async def open_connection(
             return await network().connect(host, int(port), source_ip)
     except trio.TooSlowError:
         raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
-    except (OSError, ValueError, OverflowError) as exc:  # too many open files; an invalid port
+    except OSError as exc:  # also too many open files
         raise ConnectError(f"no connection to {address}: {_reason(exc)}") from None
+    except (ValueError, OverflowError):  # a broker registered it, and a nameserver sent it
+        raise ConnectError(f"no connection to {shown(address)}: expected host:port") from None
 
 
-def _reason(exc: Exception) -> str:
+def _reason(exc: OSError) -> str:
     """Return why a connect failed.
 
     The error number and the address, which trio puts into its text, are left out.
     """
-    if isinstance(exc, OSError) and exc.errno is not None and exc.errno > 0:  # gaierror has negative numbers
+    if exc.errno is not None and exc.errno > 0:  # gaierror has negative numbers
         return os.strerror(exc.errno)
     return str(exc)
