@@ -1,7 +1,7 @@
 """The consoles of all commands: print text without markup or control characters."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 import attrs
@@ -55,6 +55,21 @@ def _breaks(text: str, width: int) -> list[int]:
     return offsets
 
 
+def hanging_rows(line: Text, width: int, indent: int) -> Iterator[Text]:
+    """Yield a line in rows of this many columns, broken between words.
+
+    Later rows are indented. A line is left whole if the indent would take more than half of the width.
+    """
+    left = width - indent
+    if line.cell_len <= width or left < indent:
+        yield line
+        return
+    head, rest = line.divide([indent])
+    for number, row in enumerate(rest.divide(_breaks(rest.plain, left))):
+        row.rstrip()
+        yield (head if number == 0 else Text(" " * indent)).append_text(row)
+
+
 @attrs.frozen
 class HangingLine:
     """A line that a narrower terminal shows in several rows.
@@ -68,14 +83,10 @@ class HangingLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         """Yield the rows."""
-        left = options.max_width - self.indent
-        if not console.is_terminal or self.line.cell_len <= options.max_width or left < self.indent:
+        if console.is_terminal:
+            yield from hanging_rows(self.line, options.max_width, self.indent)
+        else:
             yield self.line
-            return
-        head, rest = self.line.divide([self.indent])
-        for number, row in enumerate(rest.divide(_breaks(rest.plain, left))):
-            row.rstrip()
-            yield (head if number == 0 else Text(" " * self.indent)).append_text(row)
 
 
 console = PlainConsole(soft_wrap=True)
