@@ -16,7 +16,7 @@ from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.output.tables import render_nodes
 from rmqlab.cluster.cli.playall import PlayAll
-from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
+from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json, print_lines
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
@@ -368,7 +368,7 @@ def _run_all(
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
         console.print(f"{counted(len(listed), 'scenarios')}, {counted(len(every.runs), 'runs')}: {counts}")
         if retry:
-            print("\n".join(every.closing_lines()))
+            print_lines(every.closing_lines())
     raise click.exceptions.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
 
 

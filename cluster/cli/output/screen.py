@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import attrs
 from rich.cells import cell_len
@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from rmqlab.cluster.cli.failures import OutputClosedError
+from rmqlab.cluster.cli.failures import OutputClosedError, writing_output
 from rmqlab.runtime.text.printable import printable_lines
 
 
@@ -31,6 +31,11 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable_lines(segment.text), segment.style)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does. Raise OutputFailedError if the output cannot be written."""
+        with writing_output():
+            super().print(*objects, **options)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise OutputClosedError.
