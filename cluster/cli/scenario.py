@@ -247,7 +247,8 @@ def _run_once(
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:
-        console.print(render_head(played, chosen.profile, is_simulated=is_simulated))
+        rate = None if is_simulated else chosen.rate or played.cluster.rate
+        console.print(render_head(played, chosen.profile, rate))
     output = LineOutput(is_silent=as_json)
     try:
         directory = RunDirectory.create(scenario.name)

@@ -158,6 +158,22 @@ def test_a_run_that_cannot_begin_ends_with_the_status_of_unknown(
 
 
 @pytest.mark.parametrize(
+    ("more", "time"),
+    [
+        (["--rate", "5"], "time runs 5 times as fast"),
+        (["--attach"], "in real time"),
+        (["--simulated"], "simulated, in virtual time"),
+        ([], "time runs 10 times as fast"),
+    ],
+)
+def test_a_run_prints_its_own_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], time: str) -> None:
+    """Not that of the file. The run ends after its head: it has no directory."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
+    assert f"profile 4.9, {time}" in CliRunner().invoke(app, ["run", "kill-master", *more]).stdout
+
+
+@pytest.mark.parametrize(
     ("raised", "text"),
     [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk or the output: ")],
 )
