@@ -73,7 +73,7 @@ def app() -> None:
 
 def main() -> None:
     open_standard_streams()
-    log_to_stderr(logging.WARNING, "rmqlab: %(name)s: %(message)s")
+    log_to_stderr(logging.WARNING, "rmqlab: %(message)s")
     app(prog_name="rmqlab")
 
 

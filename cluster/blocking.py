@@ -34,6 +34,7 @@ from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, brokers_of_run
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.faults import Fault
+from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.config.valuetypes import Seconds, checked_methods
 from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journals.journalsurvey import survey_journals
@@ -295,6 +296,13 @@ class BlockingCluster(NodeActions):
         return self._work(CONSUME, {"topic": topic, "count": count, **config}, "delivered", seconds)
 
     def _work(self, module: str, config: Mapping[str, Any], kind: str, seconds: float) -> list[Mapping[str, Any]]:
+        """Run a workload until it ends.
+
+        ValueError for a topic or a group with an invalid name.
+        """
+        fault = topic_fault(config["topic"]) or ("group" in config and group_fault(str(config["group"])))
+        if fault:
+            raise ValueError(fault)
         workload = self.run_workload(module, config)
         try:
             self._call(workload.wait_ended, seconds)

@@ -142,14 +142,17 @@ def _in_state(state: NodeState) -> Judge:
 
 def _entry(document: Document, node: Node) -> Mapping[str, Any]:
     """Return the entry of a node; one without a state if it was removed meanwhile."""
-    removed = {"state": "", "broker_id": None}
+    removed = {"state": "", "pid": None, "broker_id": None}
     entry: Mapping[str, Any] = next((entry for entry in document["nodes"] if entry["name"] == node.name), removed)
     return entry
 
 
 def _is_master(document: Document, targets: list[Node]) -> Iterator[str]:
     for node in targets:
-        if (broker_id := _entry(document, node)["broker_id"]) != MASTER_ID:
+        entry = _entry(document, node)
+        if not entry["pid"]:
+            yield f"{node.name} is {entry['state'] or 'removed'}"
+        elif (broker_id := entry["broker_id"]) != MASTER_ID:
             yield f"{node.name} has {'no broker id' if broker_id is None else f'broker id {broker_id}'}"
 
 

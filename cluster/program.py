@@ -6,11 +6,14 @@ It starts the detached supervisor before it imports the command line, so that bo
 import gc
 import sys
 
-from rmqlab.cluster.supervisor.detachedprocess import open_standard_streams, start_early
-
 
 def main() -> None:
     try:
+        from rmqlab.cluster.supervisor.detachedprocess import (  # noqa: PLC0415 -- Ctrl-C may come during the import
+            open_standard_streams,
+            start_early,
+        )
+
         open_standard_streams()
         start_early(sys.argv[1:])
         gc.disable()  # the imports would cause dozens of collections, which free nothing

@@ -16,10 +16,13 @@ import click
 from rmqlab.cluster.cli.failures import (
     JUDGING,
     OutputClosedError,
+    OutputFailedError,
     discard_output,
     disk_failure,
+    first_of,
     has_only,
     undecodable_word,
+    writing_output,
 )
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.runtime.text.errorline import print_error
@@ -171,8 +174,13 @@ class LazyCommand(click.Command):
         return command
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Return a context of the command itself, which parses its arguments."""
-        return self.load().make_context(*args, **kwargs)
+        """Return a context of the command itself.
+
+        That parses its arguments, and may print its help.
+        """
+        command = self.load()
+        with writing_output():
+            return command.make_context(*args, **kwargs)
 
 
 def _keep_nearest(word: str, names: list[str] | None) -> None:
@@ -211,14 +219,17 @@ class CommandTable(CommandGroup):
         """
         ctx.meta[_WORDS] = tuple(args)
         try:
-            return super().parse_args(ctx, args)
+            with writing_output():  # of --help, --version and the like, which print here
+                return super().parse_args(ctx, args)
         except click.NoSuchOption as exc:
             _check_place(exc.option_name, ctx)
             raise
-        except OSError as exc:  # of --help, --version and the like, which print here
-            if (failure := disk_failure(exc)) is None:
-                raise
-            print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
+        except OutputClosedError:
+            discard_output()
+            raise click.exceptions.Exit(1) from None
+        except OutputFailedError as exc:
+            print_error(str(exc))
+            discard_output()
             raise click.exceptions.Exit(1) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -261,13 +272,16 @@ class CommandTable(CommandGroup):
                 print_error("interrupted: no result")
             elif has_only(exc, OutputClosedError, BrokenPipeError):  # quietly: the reader has what it wanted
                 discard_output()
+            elif (unwritten := first_of(exc, OutputFailedError)) is not None:
+                print_error(str(unwritten))
+                discard_output()
             elif not isinstance(exc, Exception):
                 raise
             elif (text := undecodable_word(exc, ctx.meta[_WORDS])) is not None:
                 print_error(text)
                 raise click.exceptions.Exit(2) from None
             elif (failure := disk_failure(exc)) is not None:
-                print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
+                print_error(f"{failure.filename or 'the disk or the output'}: {failure.strerror}")
             elif ctx.invoked_subcommand in JUDGING:
                 traceback.print_exc()
             else:

@@ -1,9 +1,10 @@
 """Failures of disks, paths and output; commands whose exit status is a result."""
 
+import contextlib
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Errors of writes and syncs, which name no file."""
@@ -61,11 +62,41 @@ class OutputClosedError(Exception):
     """
 
 
+class OutputFailedError(Exception):
+    """What a command prints cannot be written, as to a full disk.
+
+    The text is the system's reason. Not an OSError, as OutputClosedError.
+    """
+
+    def __str__(self) -> str:
+        return f"cannot write the output: {self.args[0]}"
+
+
+@contextlib.contextmanager
+def writing_output() -> Iterator[None]:
+    """Let failures that name no file be those of the command's output."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as exc:
+        if exc.filename is not None:
+            raise
+        raise OutputFailedError(exc.strerror) from None
+
+
 def has_only(exc: BaseException, *kinds: type[BaseException]) -> bool:
     """Return True for an exception of these kinds, or a group of tasks with no other."""
     if isinstance(exc, BaseExceptionGroup):
         return all(has_only(one, *kinds) for one in exc.exceptions)
     return isinstance(exc, kinds)
+
+
+def first_of(exc: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """Return this exception, or the first one of its group, that is of a kind."""
+    if isinstance(exc, BaseExceptionGroup):
+        return next(filter(None, (first_of(one, kind) for one in exc.exceptions)), None)
+    return exc if isinstance(exc, kind) else None
 
 
 def discard_output() -> None:

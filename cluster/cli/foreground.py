@@ -3,6 +3,7 @@
 import contextlib
 import sys
 
+from rmqlab.cluster.cli.failures import OutputFailedError
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import LocalCluster
 from rmqlab.cluster.cli.output.event_lines import event_line
@@ -66,7 +67,7 @@ async def _show_live(cluster: Cluster, document: Document) -> None:
 
 def _print_if_possible(text: str) -> None:
     """Print a line; do nothing if the terminal was closed."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OutputFailedError):
         console.print(text)
 
 

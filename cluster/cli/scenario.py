@@ -16,7 +16,7 @@ from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.output.tables import render_nodes
 from rmqlab.cluster.cli.playall import PlayAll
-from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
+from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json, print_lines
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
@@ -247,7 +247,8 @@ def _run_once(
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:
-        console.print(render_head(played, chosen.profile, is_simulated=is_simulated))
+        rate = None if is_simulated else chosen.rate or played.cluster.rate
+        console.print(render_head(played, chosen.profile, rate))
     output = LineOutput(is_silent=as_json)
     try:
         directory = RunDirectory.create(scenario.name)
@@ -368,7 +369,7 @@ def _run_all(
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
         console.print(f"{counted(len(listed), 'scenarios')}, {counted(len(every.runs), 'runs')}: {counts}")
         if retry:
-            print("\n".join(every.closing_lines()))
+            print_lines(every.closing_lines())
     raise click.exceptions.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
 
 

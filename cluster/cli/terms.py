@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from rmqlab.cluster.cli.completion import complete_cluster, complete_target
-from rmqlab.cluster.cli.failures import OutputClosedError
+from rmqlab.cluster.cli.failures import writing_output
 from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
@@ -117,8 +117,9 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines for a person, with control characters escaped."""
-    for line in lines:
-        print(printable(line), flush=True)
+    with writing_output():
+        for line in lines:
+            print(printable(line), flush=True)
 
 
 def print_json(value: Any) -> None:
@@ -126,10 +127,8 @@ def print_json(value: Any) -> None:
 
     Other characters are escaped.
     """
-    try:
+    with writing_output():
         print(json_text(value), flush=True)
-    except BrokenPipeError:
-        raise OutputClosedError from None
 
 
 def fail(text: str) -> NoReturn:

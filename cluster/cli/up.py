@@ -21,6 +21,7 @@ from rmqlab.cluster.cli.terms import (
     misused,
     name_option,
     print_json,
+    print_lines,
 )
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
@@ -181,7 +182,7 @@ def down(name: str, *, purge: bool) -> None:
     except AlreadyUpError as exc:
         fail(str(exc))
     done = "deleted" if purge else "stopped" if was_up else "already stopped"
-    click.echo(f"cluster {directory.path.name} is {done}")
+    print_lines([f"cluster {directory.path.name} is {done}"])
 
 
 def build_spec(

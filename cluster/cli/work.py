@@ -17,9 +17,11 @@ from rmqlab.cluster.cli.output.screen import console
 from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask, ask_stream
 from rmqlab.cluster.supervisor.files.directory import NoClusterError
+from rmqlab.cluster.workload.limits import MOST_SENDERS, MOST_SENDS_PER_SECOND, MOST_SIZE
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
+from rmqlab.runtime.config.validators import MOST_SECONDS
 from rmqlab.runtime.text.counted import counted
 from rmqlab.verdict.outcomes import STORED
 
@@ -70,18 +72,24 @@ class WorkloadCommand(click.Command):
 @topic_option
 @click.option("--group", default="rmqlab-producer", help="Producer group.")
 @click.option(
-    "--rate-per-second", "-r", type=NumberRange(min=0), default=10.0, help="Messages per second; 0: no limit."
+    "--rate-per-second",
+    "-r",
+    type=NumberRange(min=0, max=MOST_SENDS_PER_SECOND),
+    default=10.0,
+    help="Messages per second; 0: no limit.",
 )
 @click.option("--count", "-c", type=click.IntRange(min=0), default=0, help="Number of messages; 0: until Ctrl-C.")
-@click.option("--size", type=click.IntRange(min=0), default=128, help="Bytes of each body.")
+@click.option("--size", type=click.IntRange(min=0, max=MOST_SIZE), default=128, help="Bytes of each body.")
 @click.option(
     "--size-spread",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=0, max=MOST_SIZE),
     default=0,
     help="Let sizes differ: bodies have up to this many bytes more.",
 )
-@click.option("--senders", type=click.IntRange(min=1), default=16, help="Most sends at a time.")
-@click.option("--timeout", type=NumberRange(min=0.001), default=3.0, help="Seconds for a send with its retries.")
+@click.option("--senders", type=click.IntRange(min=1, max=MOST_SENDERS), default=16, help="Most sends at a time.")
+@click.option(
+    "--timeout", type=NumberRange(min=0.001, max=MOST_SECONDS), default=3.0, help="Seconds for a send with its retries."
+)
 @click.option("--retries", type=click.IntRange(min=0), default=2, help="Attempts after the first.")
 @click.option("--tags", default="", show_default=False, help="Tag of each message.")
 @click.option(
@@ -152,7 +160,11 @@ def produce(
     help="End after this many messages, and the rest of their pull; 0: until Ctrl-C.",
 )
 @click.option(
-    "takes", "--work", type=NumberRange(min=0), default=0.0, help="Seconds that the listener spends on each message."
+    "takes",
+    "--work",
+    type=NumberRange(min=0, max=MOST_SECONDS),
+    default=0.0,
+    help="Seconds that the listener spends on each message.",
 )
 @access_key_option
 @secret_key_option

@@ -2,7 +2,7 @@
 
 A connection carries one request, as on the command socket. Everything that a client sends or leaves unread has a limit:
 bytes of head and body, seconds for the request and for each part of the response, connections, streams. A client that
-closes its connection cancels its request.
+closes its connection cancels its request, after the time in which one that closed only its sending half gets a response.
 """
 
 import http
@@ -50,6 +50,8 @@ class Limits:
     """For a whole request: head and body."""
     send_seconds: float = 10.0
     """For each 64 KiB of a response."""
+    half_closed_seconds: float = 2.0
+    """For a response after the end of what the client sends: it may have closed only its sending half."""
     linger_seconds: float = 2.0
     """Time to read the rest of a request whose client gets an error."""
     ping_seconds: float = 15.0
@@ -210,12 +212,14 @@ class _Connection:
         return self.server.limits.head_bytes - len(buffered)
 
     async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
-        """Cancel the request when the client closes the connection.
+        """Cancel the request some time after the client closed the connection.
 
-        Bytes that it sends meanwhile are dropped.
+        TCP shows no difference between that and a half-close until something is sent. A reset cancels at once. Bytes
+        that the client sends meanwhile are dropped.
         """
         while await self.stream.receive_some(CHUNK):
             pass
+        await trio.sleep(real_seconds(self.server.limits.half_closed_seconds))
         self._is_client_gone = True
         scope.cancel()
 

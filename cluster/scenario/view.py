@@ -21,12 +21,14 @@ _IDS = 10
 _EVIDENCE = 3
 
 
-def render_head(scenario: Scenario, profile: str, *, is_simulated: bool = False) -> RenderableType:
-    """Return the head of a run: name, claim and reason."""
+def render_head(scenario: Scenario, profile: str, rate: float | None) -> RenderableType:
+    """Return the head of a run: name, claim and reason. A simulated run has no rate."""
     text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
-    rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
-    rate = "simulated, in virtual time" if is_simulated else rate
-    note = Text("; ".join(filter(None, (f"profile {profile}, {rate}", ", ".join(scenario.sources)))), "dim")
+    if rate is None:
+        time = "simulated, in virtual time"
+    else:
+        time = "in real time" if rate == 1 else f"time runs {rate:g} times as fast"
+    note = Text("; ".join(filter(None, (f"profile {profile}, {time}", ", ".join(scenario.sources)))), "dim")
     why = Text("" if profile == "4.9" else "In 4.9: ", "italic").append(" ".join(scenario.why.split()))
     return Group(*(HangingLine(line) for line in (text, note, why) if line))
 

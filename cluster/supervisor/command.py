@@ -15,7 +15,7 @@ import attrs
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError
 from rmqlab.runtime.node.mapcodec import CHUNK, ControlError, MapCodec
 from rmqlab.runtime.regularfile import odd_kind
-from rmqlab.verdict.runs import newest_run
+from rmqlab.verdict.runs import NoHomeError, home, newest_run
 
 
 @attrs.frozen
@@ -220,11 +220,23 @@ def explain_absence(directory: ClusterDirectory) -> str:
         return f"cluster {name} is starting or stopping{hint}"
     if (odd := odd_kind(directory.record_path)) is not None:
         return f"{directory.record_path} is {odd}: expected the file that `rmqlab up` writes"
+    is_named = _is_named(directory)
     if directory.record_path.exists():
-        return f"cluster {name} is not running; start it with: rmqlab up --name {name}"
-    known = sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json"))
-    option = "" if name == "default" else f" --name {name}"
-    hint = f"there are: {', '.join(known)}; --name selects one" if known else f"start one with: rmqlab up{option}"
+        spelled = name if is_named else shlex.quote(str(directory.path))
+        return f"cluster {name} is not running; start it with: rmqlab up --name {spelled}"
+    if not is_named:
+        return f"no cluster in {directory.path}: expected the directory of a cluster or a run, or a cluster's name"
     if (run := newest_run(directory.path.parent / "runs" / name)) is not None:
         hint = f"the scenario {name} was run: --name {shlex.quote(str(run))}"
+    elif known := sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json")):
+        hint = f"there are: {', '.join(known)}; --name selects one"
+    else:
+        hint = f"start one with: rmqlab up{'' if name == 'default' else f' --name {name}'}"
     return f"no cluster {name} in {directory.path.parent}; {hint}"
+
+
+def _is_named(directory: ClusterDirectory) -> bool:
+    """Return True if `--name` finds the cluster by its name; others need their path."""
+    with contextlib.suppress(NoHomeError):
+        return directory.path.parent == home()
+    return False

@@ -19,6 +19,7 @@ from rmqlab.client.message import Attempt, Message, ReceivedMessage, SendResult
 from rmqlab.client.outgoing import sent_header
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
+from rmqlab.cluster.workload.limits import MOST_SENDERS, MOST_SENDS_PER_SECOND, MOST_SIZE
 from rmqlab.cluster.workload.routes import emit_routes
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -37,10 +38,6 @@ STATES = {
 }
 _STRIDE = 7919
 """A prime, so that the sizes of consecutive messages are spread over the whole range."""
-MOST_SIZE = 64 * 2**20
-"""Bytes of a body: more than any broker accepts by default (4 MB)."""
-MOST_SENDERS = 10_000
-MOST_RATE = 1_000_000
 _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 
@@ -55,7 +52,7 @@ class ProduceConfig:
     secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-producer"
-    rate_per_second: float = attrs.field(default=10.0, validator=within(0, MOST_RATE))
+    rate_per_second: float = attrs.field(default=10.0, validator=within(0, MOST_SENDS_PER_SECOND))
     """Messages per second; 0 means as fast as responses arrive."""
     count: int = attrs.field(default=0, validator=within(0, INT64))
     """Number of messages; 0 means run until stopped."""

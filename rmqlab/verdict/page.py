@@ -5,7 +5,7 @@
 `make pages` runs this, and `tests/test_docs.py` fails while the page in the repository is another.
 """
 
-from collections.abc import Iterable, Iterator
+import textwrap
 from typing import Final
 
 from rmqlab.verdict.catalogue import METRICS
@@ -202,23 +202,33 @@ _METRICS_HEAD: Final = """
 ## Metrics
 
 Seconds are of the cluster's clock. A QUEUE is written `topic@broker-a:0`, and a WATCHER is a nameserver or a workload.
+A metric rests on the journals in the last column: it is unknown, or a lower bound, if one of them is incomplete.
 
 """
+
+_DEFINITIONS_HEAD: Final = """
+## Definitions
+
+What each metric counts, what it cannot see, and what else makes it unknown.
+"""
+_COLUMNS: Final = 120
 
 
 def render_page() -> str:
     """Return the whole page as Markdown."""
-    metrics = [_row(*cells) for cells in _metric_rows(METRICS)]
     rules = [_row(*_rule_cells(rule)) for rule in VERDICT_RULES]
+    metrics = [_row(*_metric_cells(metric)) for metric in METRICS]
     return "".join(
         (
             _HEAD,
             _table("metric", "above zero", "roles", "profiles", "reason", "source"),
             *rules,
-            _GAPS,
             _METRICS_HEAD,
-            _table("metric", "unit", "what it is", "what it cannot see", "unknown when", "rests on the journals of"),
+            _table("metric", "unit", "what it is", "journals of"),
             *metrics,
+            _GAPS,
+            _DEFINITIONS_HEAD,
+            *map(_definition, METRICS),
         )
     )
 
@@ -248,17 +258,29 @@ def _any_of(chosen: tuple[str, ...], every: tuple[str, ...]) -> str:
     return "any" if chosen == every else ", ".join(chosen)
 
 
-def _metric_rows(metrics: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
-    for metric in metrics:
-        what = f"{metric.text[0].upper()}{metric.text[1:]}. {metric.definition}".strip()
-        yield (
-            f"`{metric.title}`",
-            metric.unit,
-            what,
-            metric.blind_to,
-            metric.unknown_when,
-            ", ".join(source for source in Source if source in metric.rests_on),
-        )
+def _metric_cells(metric: Metric) -> tuple[str, ...]:
+    journals = ", ".join(source for source in Source if source in metric.rests_on)
+    return f"`{metric.title}`", metric.unit, metric.text, journals
+
+
+def _definition(metric: Metric) -> str:
+    """Return the section of a metric; empty if its row says everything."""
+    parts = [f"{_filled(metric.definition)}\n"] if metric.definition else []
+    limits = {"Cannot see": metric.blind_to, "Unknown if": metric.unknown_when}
+    parts += [_filled(f"{title}: {text}.", indent="  ", first="* ") for title, text in limits.items() if text]
+    return "\n".join((f"\n### {metric.title}\n", *parts)).rstrip("\n") + "\n" if parts else ""
+
+
+def _filled(text: str, indent: str = "", first: str = "") -> str:
+    """Return the text in lines of the width of a page."""
+    return textwrap.fill(
+        text,
+        _COLUMNS,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 if __name__ == "__main__":

@@ -200,6 +200,13 @@ def test_a_blocking_cluster_takes_a_path_and_runs_once(tmp_path: pathlib.Path) -
         for call, said in calls:
             with pytest.raises(TypeError, match=said):
                 call()
+        for call, said in (
+            (lambda: cluster.produce("a b", 1), "topic 'a b' has a character other than"),
+            (lambda: cluster.consume("", 1), "the topic is blank"),
+            (lambda: cluster.produce("orders", 1, group="a b"), "group 'a b' has a character other than"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                call()
         with pytest.raises(WaitTimeoutError, match="'killed broker-a' is not true"):
             cluster.wait_until("killed broker-a", 0)
         marked: list[list[str]] = []

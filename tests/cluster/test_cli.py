@@ -176,7 +176,7 @@ def test_refuses_a_state_that_a_node_has_already_in_both_directions(rmqlab: Run)
         (["status", "-n", "nobody"], 1, "no cluster nobody in "),
         (["down", "-n", "nobody"], 1, "there are: shared"),
         (["status", "-n", "..x"], 2, "cluster name"),
-        (["status", "-n", "./gone/x"], 1, "no cluster x"),
+        (["status", "-n", "./gone/x"], 1, "/gone/x: expected the directory of a cluster"),
         (["up", "-n", "./x", "-d"], 2, "a name without / for a new one"),
         (["produce", "-n", "shared", "-t", "a b"], 2, "topic 'a b' has a character"),
         (["produce", "-n", "shared", "--group", "a b"], 2, "group 'a b' has a character"),

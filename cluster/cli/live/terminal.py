@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.failures import OutputFailedError
 from rmqlab.cluster.cli.live.keys import Act, Heal, KeyCommand, Quit, Selection, decode_keys, press
 from rmqlab.cluster.cli.live.rates import Rates
 from rmqlab.cluster.cli.live.view import render_live
@@ -56,7 +57,7 @@ class LiveView:
                     nursery.start_soon(self._read_forever, keyboard, nursery)
                     await self._paint_forever(live)
             finally:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, OutputFailedError):
                     live.stop()
         raise AssertionError("the painter never ends")
 
@@ -105,7 +106,7 @@ class LiveView:
                 await trio.to_thread.run_sync(show, abandon_on_cancel=True)
                 await self._changed.wait()
                 await trio.sleep(real_seconds(DRAW_SECONDS))
-        except OSError:  # the terminal is gone; its end (SIGHUP) stops the cluster in order
+        except (OSError, OutputFailedError):  # the terminal is gone; its end (SIGHUP) stops the cluster in order
             await trio.sleep_forever()
 
     async def _do(self, command: KeyCommand) -> None:

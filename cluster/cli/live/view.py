@@ -2,11 +2,10 @@
 
 Pure.
 
-Lines are not wrapped, except warnings about masters; one that is too long ends in an ellipsis. Rows that do not fit are
-counted. The events get the lines that are left.
+Routes, clients, faults and warnings about masters are folded; other lines that are too long end in an ellipsis. Rows
+that do not fit are counted. The events get the lines that are left.
 """
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,21 +13,16 @@ from functools import partial
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
+from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, state_of
+from rmqlab.cluster.cli.live.noderows import STYLES, node_rows, servers_of
 from rmqlab.cluster.cli.output.event_lines import EVENT_STYLES, clock_text
-from rmqlab.cluster.cli.output.links import awaits_connection
 from rmqlab.cluster.cli.output.masters import masters_notes
-from rmqlab.cluster.cli.output.tables import STATE_STYLES
+from rmqlab.cluster.cli.output.screen import hanging_rows
 from rmqlab.runtime.text.counted import counted
-from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable, printable_values
 
-BAR_CELLS = 8
-_STYLES = {**STATE_STYLES, "isolated": "magenta"}
-FULL_BAR = 256 * 2**20
-"""Bytes: the default of haSlaveFallbehindMax, beyond which a SYNC_MASTER no longer waits for a slave."""
-NARROW = 72
-"""Columns below which the ends of logs are left out, so that the lag is not cut."""
+INDENT = 17
+"""Columns of the heads of routes, clients and faults, which are names."""
 LEAST_EVENTS = 4
 MOST_EVENTS = 200
 
@@ -46,7 +40,6 @@ def render_live(
 
     `leaving` is the label of the key q. `rates` are messages or bytes per second, by node.
     """
-    is_narrow = width < NARROW
     document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
@@ -55,13 +48,13 @@ def render_live(
     else:
         known = rates or {}
         for section in (
-            partial(_nodes, rates=known, is_narrow=is_narrow),
-            partial(_masters, width=width),
+            partial(_nodes, rates=known),
+            _masters,
             _routes,
             partial(_clients, rates=known),
             _faults,
         ):
-            part = section(document, selection, max(room // 3, 3))
+            part = section(document, selection, max(room // 3, 3), width)
             lines += part
             room -= len(part)
         lines += _events(events, document, max(room, LEAST_EVENTS))
@@ -108,70 +101,10 @@ def _help(leaving: str) -> list[Text]:
 # ---- nodes and replication ---------------------------------------------------------------------------
 
 
-def _nodes(
-    document: Document, selection: Selection, room: int, rates: Mapping[str, float], *, is_narrow: bool
-) -> list[Text]:
-    nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
-    selected = selection.node or first_selected(document)
-    rows = {row["slave"]: row for row in document["replication"]}
-    lines = [
-        _node_line(number, node, selected, document, is_narrow=is_narrow).append_text(_growth(node, rows, rates))
-        for number, node in enumerate(nodes, 1)
-    ]
-    chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
-    well = sum(state_of(node, document["faults"]) == "ready" for node in nodes)
-    window = _window(lines, chosen, room, f"{well} of all {len(nodes)} are ready")
-    title = f"   NODE          ROLE         STATE     {'' if is_narrow else 'LOG END       '}REPLICATION"
-    return [_title(title), *window]
-
-
-def _node_line(number: int, node: Document, selected: str, document: Document, *, is_narrow: bool) -> Text:
-    line = Text()
-    line.append(f"{'>' if node['name'] == selected else ' '}", "bold cyan")
-    line.append(f"{number if number < 10 else ' '} ", "dim")
-    line.append(f"{node['name']:13} ", "bold reverse" if node["name"] == selected else "bold")
-    line.append(f"{node['role'] or node['kind']:12} ")
-    state = state_of(node, document["faults"])
-    line.append(f"{state:9} ", _STYLES.get(state, ""))
-    if node["kind"] == "broker" and not is_narrow:
-        end = (node.get("commit_log") or {}).get("max")
-        line.append(f"{'?' if end is None else f'{end:,}':>12}  ")
-    return line
-
-
-def _growth(node: Document, rows: Mapping[str, Document], rates: Mapping[str, float]) -> Text:
-    """Return a slave's lag, or how fast the log of another broker grows."""
-    if node["name"] in rows:
-        return _lag(rows[node["name"]], node)
-    rate = rates.get(node["name"], 0)
-    return Text(f"+{size(round(rate))}/s" if rate >= 1 else "", "dim")
-
-
-def _lag(row: Document, slave: Document) -> Text:
-    """Render the lag as a bar on a logarithmic scale that is full at 256 MB."""
-    if row["lag"] is None:
-        return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
-    cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
-    text = Text("█" * cells, "red" if cells > BAR_CELLS // 2 else "yellow").append("░" * (BAR_CELLS - cells), "dim")
-    if row["lag"] >= 0 and awaits_connection(row, slave):  # the size as well would not fit into 80 columns
-        return text.append(" not connected yet", "yellow")
-    is_cut_off = row["connected"] is False
-    behind = "" if is_cut_off else " behind"
-    if row["lag"] < 0:
-        text.append(f" {size(-row['lag'])} ahead", "red")
-    else:
-        text.append(f" {size(row['lag'])}{behind}" if row["lag"] else " in step")
-    return text.append(", cut off", "red") if is_cut_off else text
-
-
-def size(byte_count: int) -> str:
-    """Return a number of bytes with at most three digits and a unit."""
-    amount = float(byte_count)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{plain(amount, 3)} {unit}"
-        amount /= 1000
-    return f"{plain(amount, 3)} GB"
+def _nodes(document: Document, selection: Selection, room: int, width: int, rates: Mapping[str, float]) -> list[Text]:
+    title, rows, chosen = node_rows(document, selection.node, rates, width)
+    well = sum(state_of(node, document["faults"]) == "ready" for node in servers_of(document))
+    return [_title(title), *_window([[row] for row in rows], chosen, room, f"{well} of all {len(rows)} are ready")]
 
 
 def _masters(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
@@ -194,7 +127,7 @@ def _masters(document: Document, _selection: Selection, room: int, width: int) -
 # ---- routes ------------------------------------------------------------------------------------------
 
 
-def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
+def _routes(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
     """Render each nameserver's route by node names.
 
     Stale addresses, and ready brokers that are missing, are marked.
@@ -216,7 +149,7 @@ def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
             node["name"] for address, node in brokers.items() if node["state"] == "ready" and address not in named
         ]
         lines.append(_belief(line, [_name(address, brokers) for address in named], wrong, left_out))
-    return [_title("   NAMESERVER    ROUTE"), *_window(lines, 0, max(room // 2, 2))]
+    return [_title("   NAMESERVER    ROUTE"), *_window(_folded(lines, width), 0, max(room // 2, 2))]
 
 
 def _belief(line: Text, named: Sequence[str], wrong: Sequence[tuple[str, str]], left_out: Sequence[str]) -> Text:
@@ -241,17 +174,17 @@ def _name(address: str, brokers: Mapping[str, Document]) -> str:
 # ---- clients, faults, events -------------------------------------------------------------------------
 
 
-def _clients(document: Document, selection: Selection, room: int, rates: Mapping[str, float]) -> list[Text]:
+def _clients(document: Document, selection: Selection, room: int, width: int, rates: Mapping[str, float]) -> list[Text]:
     clients = [node for node in document["nodes"] if node["kind"] == "workload"]
     lines = []
     for node in clients:
         line = Text(f"{'>' if node['name'] == selection.node else ' '}  {node['name']:13} ", "bold")
-        line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
+        line.append(f"{node['state']:9} ", STYLES.get(node["state"], ""))
         rate = rates.get(node["name"])
         line.append("" if rate is None else f"{rate:,.0f}/s  ", "cyan")
         lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
     chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.node), 0)
-    return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []
+    return [_title("   CLIENT"), *_window(_folded(lines, width), chosen, room)] if lines else []
 
 
 def _counts(messages: Document) -> list[str]:
@@ -265,7 +198,7 @@ def _counts(messages: Document) -> list[str]:
     return counts + ([f"failed attempts {failed:,}"] if failed else [])
 
 
-def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
+def _faults(document: Document, _selection: Selection, room: int, width: int) -> list[Text]:
     lines = []
     for fault in document["faults"]:
         line = Text(f"   {fault['id']:13} ", "bold").append(f"{fault['type']} ", "magenta")
@@ -273,7 +206,7 @@ def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
         line.append("  ".join(f"{key}={value}" for key, value in rest.items()))
         seconds = (document["clock_millis"] - fault["applied_at"]) / 1000
         lines.append(line.append(f"  for {seconds:.0f} s", "dim"))
-    return [_title("   FAULTS        IN FORCE"), *_window(lines, 0, max(room // 2, 2))] if lines else []
+    return [_title("   FAULTS        IN FORCE"), *_window(_folded(lines, width), 0, max(room // 2, 2))] if lines else []
 
 
 def _events(events: Sequence[Document], document: Document, room: int) -> list[Text]:
@@ -308,17 +241,35 @@ def _event(event: Document, times: int, names: Mapping[str, str]) -> Text:
 # ---- lines -------------------------------------------------------------------------------------------
 
 
-def _window(lines: list[Text], chosen: int, room: int, note: str = "") -> list[Text]:
-    """Return the lines that fit, with the selected one among them.
+def _folded(lines: Sequence[Text], width: int) -> list[list[Text]]:
+    """Return the rows of each line, the later ones indented."""
+    return [list(hanging_rows(line, width, INDENT)) for line in lines]
 
-    The last line counts those left out.
+
+def _window(entries: Sequence[list[Text]], chosen: int, room: int, note: str = "") -> list[Text]:
+    """Return the rows of the entries that fit, with the selected entry among them.
+
+    The last row counts the entries left out.
     """
-    if len(lines) <= room:
-        return lines
-    first = min(max(0, chosen - (room - 1) // 2), len(lines) - (room - 1))
-    shown = lines[first : first + room - 1]
-    more = f"   ... and {len(lines) - len(shown)} more"
+    if sum(map(len, entries)) <= room:
+        return [row for entry in entries for row in entry]
+    first, last = _surroundings([len(entry) for entry in entries], chosen, room - 1)
+    shown = [row for entry in entries[first:last] for row in entry][: max(room - 1, 0)]
+    more = f"   ... and {len(entries) - (last - first)} more"
     return [*shown, Text(f"{more}; {note}" if note else more, "dim")]
+
+
+def _surroundings(sizes: Sequence[int], chosen: int, room: int) -> tuple[int, int]:
+    """Return the range of entries that fits, with the chosen one in its middle."""
+    first, last = chosen, chosen + 1
+    while True:
+        wider = [(first, last + 1), (first - 1, last)]
+        if last - chosen > chosen - first + 1:  # more of them are after the chosen one
+            wider.reverse()
+        fitting = [(a, b) for a, b in wider if a >= 0 and b <= len(sizes) and sum(sizes[a:b]) <= room]
+        if not fitting:
+            return first, last
+        first, last = fitting[0]
 
 
 def _title(text: str) -> Text:

@@ -1,8 +1,8 @@
 """The consoles of all commands: print text without markup or control characters."""
 
 import re
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
 
 import attrs
 from rich.cells import cell_len
@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from rmqlab.cluster.cli.failures import OutputClosedError
+from rmqlab.cluster.cli.failures import OutputClosedError, writing_output
 from rmqlab.runtime.text.printable import printable_lines
 
 
@@ -31,6 +31,11 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable_lines(segment.text), segment.style)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does. Raise OutputFailedError if the output cannot be written."""
+        with writing_output():
+            super().print(*objects, **options)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise OutputClosedError.
@@ -55,6 +60,21 @@ def _breaks(text: str, width: int) -> list[int]:
     return offsets
 
 
+def hanging_rows(line: Text, width: int, indent: int) -> Iterator[Text]:
+    """Yield a line in rows of this many columns, broken between words.
+
+    Later rows are indented. A line is left whole if the indent would take more than half of the width.
+    """
+    left = width - indent
+    if line.cell_len <= width or left < indent:
+        yield line
+        return
+    head, rest = line.divide([indent])
+    for number, row in enumerate(rest.divide(_breaks(rest.plain, left))):
+        row.rstrip()
+        yield (head if number == 0 else Text(" " * indent)).append_text(row)
+
+
 @attrs.frozen
 class HangingLine:
     """A line that a narrower terminal shows in several rows.
@@ -68,14 +88,10 @@ class HangingLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         """Yield the rows."""
-        left = options.max_width - self.indent
-        if not console.is_terminal or self.line.cell_len <= options.max_width or left < self.indent:
+        if console.is_terminal:
+            yield from hanging_rows(self.line, options.max_width, self.indent)
+        else:
             yield self.line
-            return
-        head, rest = self.line.divide([self.indent])
-        for number, row in enumerate(rest.divide(_breaks(rest.plain, left))):
-            row.rstrip()
-            yield (head if number == 0 else Text(" " * self.indent)).append_text(row)
 
 
 console = PlainConsole(soft_wrap=True)

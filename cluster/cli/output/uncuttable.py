@@ -26,6 +26,8 @@ class _Column:
 class UncutTable:
     """A table without lines, or a list where the terminal is too narrow for the table.
 
+    Files and pipes get each row on one line, for grep.
+
     rich cuts words that are longer than their column, and cells that must not wrap. The list has the first cell of a
     row as a line, and the others below it, indented and with their headers.
     """
@@ -42,6 +44,11 @@ class UncutTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table or the list."""
+        if not console.is_terminal:
+            widest = [max(map(cell_len, self._texts(number))) for number in range(len(self._columns))]
+            whole = sum(widest) + _GAP * len(widest)
+            yield from console.render(self._as_table(widest, 0), options.update(max_width=whole))
+            return
         least = [self._least_width(number) for number in range(len(self._columns))]
         spare = options.max_width - sum(least) - _GAP * (len(least) - 1)
         if spare >= 0:

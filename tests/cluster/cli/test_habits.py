@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,10 +179,12 @@ def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: sign
 def test_ctrl_c_during_the_imports_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, status: str
 ) -> None:
-    def interrupted(_arguments: list[str]) -> None:
-        raise KeyboardInterrupt
+    class Interrupted(types.ModuleType):
+        def __getattr__(self, _name: str) -> object:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(program, "start_early", interrupted)
+    first = "rmqlab.cluster.supervisor.detachedprocess"
+    monkeypatch.setitem(sys.modules, first, Interrupted(first))
     monkeypatch.setattr(sys, "argv", ["rmqlab", *words.split()])
     with pytest.raises(SystemExit, match=status):
         program.main()

@@ -1,5 +1,6 @@
 """Odd things in the place of a user's input: one line that names it."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -157,7 +158,24 @@ def test_a_run_that_cannot_begin_ends_with_the_status_of_unknown(
 
 
 @pytest.mark.parametrize(
-    ("raised", "text"), [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk: ")]
+    ("more", "time"),
+    [
+        (["--rate", "5"], "time runs 5 times as fast"),
+        (["--attach"], "in real time"),
+        (["--simulated"], "simulated, in virtual time"),
+        ([], "time runs 10 times as fast"),
+    ],
+)
+def test_a_run_prints_its_own_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], time: str) -> None:
+    """Not that of the file. The run ends after its head: it has no directory."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
+    assert f"profile 4.9, {time}" in CliRunner().invoke(app, ["run", "kill-master", *more]).stdout
+
+
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk or the output: ")],
 )
 @pytest.mark.parametrize(("command", "status"), [("check", 2), ("status", 1)])
 def test_a_command_that_judges_ends_with_1_only_for_a_result(
@@ -202,9 +220,26 @@ def test_a_secret_that_is_no_text_is_not_shown() -> None:
     assert done.stderr == "rmqlab: the value of --secret-key is not valid text in this locale; expected UTF-8\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["--json-version"], ["kill", "--help"]])
+FULL = "rmqlab: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["--json-version"], ["kill", "--help"], ["fault", "-h"]])
 def test_help_that_cannot_be_written_is_one_line(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "rmqlab.cluster", *words]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (1, "rmqlab: the disk: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+@pytest.mark.parametrize(
+    "words", [["hunt", "--list"], ["hunt", "--seeds", "1", "--short"], ["check", "--metrics", "--json"], ["scenarios"]]
+)
+def test_a_full_output_is_not_taken_for_a_file(tmp_path: Path, words: list[str]) -> None:
+    """A hunt named its directory."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "rmqlab.cluster", *words]
+        environment = {**os.environ, "RMQLAB_HOME": str(tmp_path)}
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False, env=environment
+        )
+    assert (done.returncode, done.stderr) == (2, FULL)

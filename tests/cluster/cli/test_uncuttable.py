@@ -14,9 +14,9 @@ from rmqlab.verdict.findings import Finding
 ADDRESS = "127.177.160.220:10911"
 
 
-def drawn(renderable: object, width: int) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(renderable)
+def drawn(renderable: object, width: int, *, is_terminal: bool = True) -> str:
+    console = Console(width=width, record=True, file=io.StringIO(), force_terminal=is_terminal, color_system=None)
+    console.print(renderable, soft_wrap=not is_terminal)  # as the console of all commands
     return console.export_text()
 
 
@@ -45,6 +45,14 @@ def test_a_narrow_terminal_gets_a_list() -> None:
         f"  ADDRESS  {ADDRESS}",
         "broker-b",
         "  STATE    connected",
+    ]
+
+
+def test_files_and_pipes_get_each_row_on_one_line() -> None:
+    assert [line.rstrip() for line in drawn(table(), 30, is_terminal=False).splitlines()] == [
+        "NODE      STATE              ADDRESS",
+        f"broker-a  not connected yet  {ADDRESS}",
+        "broker-b  connected",
     ]
 
 

@@ -118,3 +118,22 @@ def test_the_secret_stays_in_no_file(rmqlab: Run, home: pathlib.Path) -> None:
     assert [path for path in files if secret in path.read_bytes()] == []
     made_by_us = [path for path in files if "store" not in path.parts]
     assert [path for path in made_by_us if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "bound"),
+    [
+        ("produce --size 67108865", "0<=x<=67108864"),
+        ("produce --size-spread 67108865", "0<=x<=67108864"),
+        ("produce --senders 10001", "1<=x<=10000"),
+        ("produce --rate-per-second 1000001", "0<=x<=1000000"),
+        ("produce --timeout 2592001", "0.001<=x<=2592000"),
+        ("consume --work 2592001", "0<=x<=2592000"),
+    ],
+)
+def test_values_that_no_workload_accepts_are_errors_of_their_options(words: str, bound: str) -> None:
+    """The process of the workload rejected them, and named its settings file."""
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2
+    assert f"Invalid value for '{words.split()[1]}'" in done.stderr
+    assert bound in done.stderr

@@ -135,7 +135,10 @@ async def test_a_client_that_waits_for_100_continue_gets_it_once_it_is_admitted(
     assert (await api.send(head.replace(b"Bearer", b"Basic"))).status == 401
 
 
-async def test_a_client_that_leaves_cancels_its_request(supervisor: Supervisor, nursery: trio.Nursery) -> None:
+async def test_a_client_that_leaves_cancels_its_request(
+    supervisor: Supervisor, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
     began, ended = trio.Event(), trio.Event()
 
     async def work(_cluster: Cluster, _arguments: Any, _send: SendItem) -> None:
@@ -145,14 +148,33 @@ async def test_a_client_that_leaves_cancels_its_request(supervisor: Supervisor, 
         finally:
             ended.set()
 
+    api = Api(server_of(supervisor, Limits(half_closed_seconds=3)), nursery)
+    api.server.app.endpoints = (Endpoint(name="w", method="GET", path="/v1/w", summary="-", call=work, returns=Fault),)
+    stream = api.connect()
+    await stream.send_all(request_bytes("GET", "/v1/w"))
+    await began.wait()
+    left_at = trio.current_time()
+    await stream.aclose()
+    await ended.wait()
+    assert trio.current_time() - left_at == pytest.approx(3)
+
+
+async def test_a_client_that_closes_its_sending_half_gets_its_response(
+    supervisor: Supervisor, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+
+    async def work(_cluster: Cluster, _arguments: Any, _send: SendItem) -> list[Any]:
+        await trio.sleep(1)
+        return []
+
     api = Api(server_of(supervisor), nursery)
     api.server.app.endpoints = (Endpoint(name="w", method="GET", path="/v1/w", summary="-", call=work, returns=Fault),)
     stream = api.connect()
     await stream.send_all(request_bytes("GET", "/v1/w"))
-    with trio.fail_after(5):
-        await began.wait()
-        await stream.aclose()
-        await ended.wait()
+    await stream.send_eof()
+    got = parse(await read_all(stream))
+    assert (got.status, got.document) == (200, [])
 
 
 async def test_a_client_that_does_not_read_loses_its_connection(
@@ -181,7 +203,7 @@ async def test_a_client_that_does_not_read_loses_its_connection(
 async def test_connections_beyond_the_limit_get_503_and_later_ones_nothing(
     supervisor: Supervisor, nursery: trio.Nursery
 ) -> None:
-    api = Api(server_of(supervisor, Limits(connections=2)), nursery)
+    api = Api(server_of(supervisor, Limits(connections=2, half_closed_seconds=0)), nursery)
     held = [api.connect() for _ in range(2)]
     for stream in held:
         await stream.send_all(request_bytes("GET", "/v1/events"))

@@ -210,3 +210,16 @@ def test_a_cluster_without_its_socket_can_be_stopped_by_a_signal(tmp_path: Path)
         assert explain_absence(place) == expected
         (place.path / "supervisor.lock").write_text("")
         assert explain_absence(place) == "cluster shop is starting or stopping"
+
+
+def test_a_cluster_that_is_named_by_a_path_is_explained_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "home"))
+    (tmp_path / "a file").touch()
+    text = "expected the directory of a cluster or a run, or a cluster's name"
+    for name in ("a file", "missing"):
+        assert explain_absence(ClusterDirectory.at(tmp_path / name)) == f"no cluster in {tmp_path / name}: {text}"
+    place = ClusterDirectory.at(tmp_path / "a shop")
+    place.create()
+    place.record_path.write_text("{}")
+    expected = f"cluster a shop is not running; start it with: rmqlab up --name '{place.path}'"
+    assert explain_absence(place) == expected

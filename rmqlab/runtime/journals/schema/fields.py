@@ -1,6 +1,6 @@
 """Event types, their fields, and the units of these.
 
-The parts of the schema are written with them. A field may be None where its value is unknown. "Since version 2" or "3"
+The parts of the schema are written with them. A field may be null where its value is unknown. "Since version 2" or "3"
 means the `v` of an entry: older journals lack the field.
 """
 
@@ -85,7 +85,7 @@ def needed(field: Field) -> Field:
     return attrs.evolve(field, is_needed=True)
 
 
-NUMBER = count("number of the message in its workload; None if another client sent it")
+NUMBER = count("number of the message in its workload; null if another client sent it")
 MESSAGE_ID = text("the unique id that the client set (property UNIQ_KEY)")
 TOPIC = text("the topic as the application names it")
 QUEUE_ID = number32("queue id")
@@ -102,7 +102,7 @@ QUEUE = text("topic@broker:queue id")
 PEER = text("the client: IP:port")
 SLAVE = text("the slave's end of the connection: IP:port")
 PID = count("process id")
-SEAL = count("CRC-32 of the file's bytes from the last `journal_opened` to this entry; None in older journals")
+SEAL = count("CRC-32 of the file's bytes from the last `journal_opened` to this entry; null in older journals")
 END = text("exit status or signal")
 
 HELD = millis("of `took`, just before its end, in which the broker may have waited for messages (since version 2)")

@@ -34,13 +34,13 @@ MESSAGES = (
             "topic": needed(TOPIC),
             "group": GROUP,
             "outcome": needed(OUTCOME),
-            "error": text("why the message is not stored, or may not be; None if it is stored"),
-            "remark": text("remark of the broker's response to a stored message; None without one"),
-            "broker": text("name of the broker that stored it; None if none did, or if unknown"),
+            "error": text("why the message is not stored, or may not be; null if it is stored"),
+            "remark": text("remark of the broker's response to a stored message; null without one"),
+            "broker": text("name of the broker that stored it; null if none did, or if unknown"),
             "queue": QUEUE_ID,
             "offset": queue_offset("where it is stored"),
             "held_in": text(
-                "TOPIC:QUEUE of the system topic that holds a delayed or half message, to which `offset` belongs; None"
+                "TOPIC:QUEUE of the system topic that holds a delayed or half message, to which `offset` belongs; null"
                 " for others"
             ),
             "attempts": count("requests that were sent"),
@@ -57,7 +57,7 @@ MESSAGES = (
             "topic": TOPIC,
             "attempt": number32("1 for the first"),
             "broker": BROKER,
-            "address": text("IP:port; None if the route had no master"),
+            "address": text("IP:port; null if the route had no master"),
             "code": number32("response code, if the broker rejected it"),
             "outcome": text("refused or indeterminate"),
             "error": ERROR,
@@ -122,7 +122,7 @@ MESSAGES = (
             "group": GROUP,
             "topic": text("the topic as the request names it"),
             "queue": QUEUE_ID,
-            "before": queue_offset("stored until now; None without one"),
+            "before": queue_offset("stored until now; null without one"),
             "offset": queue_offset("stored from now on"),
         },
     ),

@@ -161,7 +161,7 @@ NODES = (
         {
             "label": text("of the scenario's step"),
             "seed": count("seed of the schedule"),
-            "drawn": listing("the planned faults, in seconds since the start; None for an end that is not planned"),
+            "drawn": listing("the planned faults, in seconds since the start; null for an end that is not planned"),
         },
     ),
     EventType(
@@ -174,7 +174,7 @@ NODES = (
             "action": text("kill, stop, pause, power_loss, isolate; or start, resume, heal"),
             "target": text("name of the node"),
             "undoes": flag("whether it ends an earlier fault"),
-            "error": text("why it failed; None if it did not"),
+            "error": text("why it failed; null if it did not"),
         },
     ),
     EventType(
@@ -214,7 +214,7 @@ NODES = (
         "supervisor",
         "A scenario sent a message to one certain broker.",
         {
-            "code": count("response code; None without a response"),
+            "code": count("response code; null without a response"),
             "remark": text("of the response, or why there is none"),
         },
     ),
@@ -244,7 +244,7 @@ NODES = (
         "A scenario read one of a node's live facts.",
         {
             "what": text("path of the fact"),
-            "value": Field("any", "its value; None if the node does not report it"),
+            "value": Field("any", "its value; null if the node does not report it"),
             "label": text("of the step"),
         },
     ),

@@ -13,7 +13,7 @@ _HEAD = """# Journal
 Each process of a cluster writes its events to `journal/<process>.msgpack`. `rmqlab events` prints them, also of stopped
 clusters; `rmqlab events --schema` prints this page's tables, with `--json` for programs.
 
-On Spark the journals of a run are a table:
+On Spark the journals of a run are a table. `spark` is a session, such as that of [open_session](spark.md):
 
 ```python
 events = spark.read.format("rmqlab-journal").load("~/.rmqlab/demo")

@@ -86,7 +86,7 @@ WORKLOADS = (
             "status": text("FOUND, NO_NEW_MSG, NO_MATCHED_MSG or OFFSET_ILLEGAL"),
             "took": millis("duration of the pull"),
             "held": HELD,
-            "stored_at": millis("when the first message of the response was stored; None without messages"),
+            "stored_at": millis("when the first message of the response was stored; null without messages"),
         },
     ),
     EventType(

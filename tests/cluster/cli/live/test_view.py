@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from rmqlab.cluster.cli.live.keys import HELP, Selection
-from rmqlab.cluster.cli.live.view import render_live, size
+from rmqlab.cluster.cli.live.noderows import size
+from rmqlab.cluster.cli.live.view import render_live
 
 Document = dict[str, Any]
 SOME_DAY = 1_795_200_000_000
@@ -155,9 +156,21 @@ def test_missing_routes_and_silent_nameservers_are_shown(document: Document) -> 
     ]
 
 
-def test_60_columns_keep_states_lag_and_the_last_keys(document: Document) -> None:
+@pytest.mark.parametrize(
+    ("width", "row"),
+    [
+        (66, " 2 broker-a-s    SLAVE        ready     ██████░░ 1.23 MB behind"),
+        (65, " 2 broker-a-s ready     1.23 MB"),
+    ],
+)
+def test_narrow_screens_do_not_cut_the_lag(document: Document, width: int, row: str) -> None:
+    document["replication"][0]["lag"] = 1_234_567
+    assert row in shown(document, Selection(), [], width)
+
+
+def test_60_columns_keep_states_and_the_last_keys(document: Document) -> None:
     lines = shown(document, Selection(), EVENTS, 60, 20)
-    assert " 2 broker-a-s    SLAVE        ready     ░░░░░░░░ in step" in lines
+    assert " 2 broker-a-s ready     in step" in lines
     assert lines[-1] == " ↑↓ node  k kill  s start  x stop  p pause  m role  q quit ?"
 
 
@@ -193,6 +206,43 @@ def test_the_bar_is_logarithmic_and_sizes_take_four_figures() -> None:
     assert [size(number) for number in (0, 999, 1000, 12_345, 1_234_567, 256 * 2**20, 10**12)] == [
         "0 B", "999 B", "1 kB", "12.3 kB", "1.23 MB", "268 MB", "1000 GB",
     ]  # fmt: skip
+
+
+def test_forty_columns_show_the_lag_and_the_whole_route(document: Document) -> None:
+    document["faults"] = [{"id": "f1", "type": "isolate", "target": "broker-a", "applied_at": SOME_DAY}]
+    lines = shown(document, Selection(), [], width=40)
+    assert lines[1:4] == [
+        "   NODE       STATE     REPLICATION",
+        ">1 broker-a   isolated",
+        " 2 broker-a-s ready     in step",
+    ]
+    route = lines.index("   NAMESERVER    ROUTE")
+    assert lines[route + 1 : route + 3] == [
+        "   namesrv-1     WRONG still names",
+        "                 broker-a (isolated)",
+    ]
+    client = lines.index("   CLIENT")
+    assert lines[client + 1 : client + 3] == [
+        "   produce-1     ready     SEND_OK 1,200",
+        "                 refused 31  failed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lag", "connected", "text"),
+    [(1_234_567, True, "1.23 MB"), (-512, True, "512 B ahead"), (1_234_567, False, "1.23 MB, cut off")],
+)
+def test_forty_columns_have_room_for_each_lag(document: Document, lag: int, text: str, *, connected: bool) -> None:
+    document["replication"][0] |= {"lag": lag, "connected": connected}
+    assert shown(document, Selection(), [], width=40)[3] == f" 2 broker-a-s ready     {text}"
+
+
+def test_a_selected_client_is_shown_though_the_rows_of_all_do_not_fit(document: Document) -> None:
+    *servers, client, _ = document["nodes"]
+    document["nodes"] = [*servers, *({**client, "name": f"produce-{number}"} for number in range(9))]
+    lines = shown(document, Selection(node="produce-5"), [], width=40)
+    assert any(line.startswith(">  produce-5") for line in lines)
+    assert any("more" in line for line in lines)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
