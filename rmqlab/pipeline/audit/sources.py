@@ -207,9 +207,9 @@ def _store_ranges(directory: Path) -> Iterator[_Ranges]:
 
 
 def _read_journals(readers: Mapping[str, JournalReader], part: InputPartition) -> Rows:
-    tables = {id(reader): table for table, reader in readers.items()}
-    for reader, batch in read_together(list(readers.values()), part):
-        yield tables[id(reader)], _ordered(batch)
+    tables = {reader: table for table, reader in readers.items()}
+    for reader, batch in read_together(list(tables), part):
+        yield tables[reader], _ordered(batch)
 
 
 def _read_store(table: str, reader: DataSourceReader, part: InputPartition) -> Rows:
@@ -252,10 +252,10 @@ def reading(directory: Path, out: Path, scale: Scale) -> Iterator[Reading | None
     if scale is Scale.LARGE:
         yield None
         return
-    of_journals = _journal_ranges(directory)
+    ranges = _journal_ranges(directory)
     threads = ThreadPoolExecutor(1)
     try:
-        journals = threads.submit(_write, of_journals, out)
+        journals = threads.submit(_write, ranges, out)
         offsets = threads.submit(SavedOffsets.read, directory)
         yield Reading(journals, offsets, threads.submit(_write_stores, directory, out))
     finally:
