@@ -60,6 +60,8 @@ class Pusher:
     _awaited: Push | None = None
     """The COMPARE or TRUNCATE whose response is awaited."""
     _pushed_at: int = NEVER
+    _had: int = -1
+    """The last entry that the peer was known to have when the last COMMIT was sent."""
     _paused_until: int = NEVER
     _pushes: list[Push] = attrs.field(factory=list)
 
@@ -196,6 +198,7 @@ class Pusher:
             self._write_index += self._pending.sent[self._write_index].count
         else:
             if now - self._pushed_at > COMMIT_INTERVAL_MS:
+                self._had = watermark
                 self._send(PushType.COMMIT, now)
         repeated = self._pending.sent.get(watermark + 1)
         if repeated is not None and now - repeated.at > PUSH_TIMEOUT_MS and self._rests_until is None:
@@ -249,6 +252,8 @@ class Pusher:
             return
         if request.type is PushType.APPEND:
             self._appended(response, now)
+        elif request.type is PushType.COMMIT:
+            self._committed(response)
         elif was_awaited:
             self._decided(request, response, now)
         self.work(now)
@@ -260,6 +265,17 @@ class Pusher:
             others = max(0, response.count - 1) if self._has_batches else 0
             self.acks.report(response.term, self.peer, response.index + others, now)
         elif code is DLedgerCode.INCONSISTENT_STATE and self.type is PushType.APPEND:
+            self._start_comparing()
+
+    def _committed(self, response: PushEntryResponse | None) -> None:
+        """Compare again if the peer has lost entries, as by a late TRUNCATE.
+
+        Source: section 6.3. DLedger finds out at its next APPEND: entries that were acknowledged are lost if it ends before. The response to
+        an earlier COMMIT can cause a comparison in vain.
+        """
+        if response is None or response.dledger_code is not DLedgerCode.SUCCESS or self.type is not PushType.APPEND:
+            return
+        if response.end_index < self._had:
             self._start_comparing()
 
     def _decided(self, request: PushEntryRequest, response: PushEntryResponse | None, now: int) -> None:

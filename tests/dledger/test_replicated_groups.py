@@ -8,6 +8,8 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rmqlab.dledger.bodies import EntryBody, PushEntryRequest
+from rmqlab.dledger.codes import PushType
 from rmqlab.dledger.member import Role
 from tests.dledger.replicas import Replicas
 from tests.dledger.stores import unmapped_at_end
@@ -46,6 +48,31 @@ def test_a_deposed_leader_loses_what_no_quorum_had(tmp_path: Path) -> None:
     group.heal()
     assert {tuple(group.bodies(peer)) for peer in group.nodes} == {(b"kept", b"new")}
     assert [outcome.code for outcome in group.refused] == [502, 502, 502]
+
+
+def test_what_a_late_truncate_cuts_is_sent_again(tmp_path: Path) -> None:
+    """Section 6.3: without a new entry. DLedger lost it if the leader ended now."""
+    group = Replicas.of(tmp_path, 3, seed=7)
+    group.run(15_000)
+    leader = group.leader()
+    for body in (b"first", b"acknowledged"):
+        group.append(leader, body)
+    group.run(4000)
+    member, first = group.nodes[leader].member, EntryBody.of(group.replications[leader].store.get(0))
+    for peer in group.followers_of(leader):
+        late = PushEntryRequest(
+            group=member.settings.group,
+            leader_id=leader,
+            local_id=leader,
+            remote_id=peer,
+            term=member.term,
+            type=PushType.TRUNCATE,
+            entry=first,
+        )
+        group.replications[peer].handle_push(late, lambda _: None, group.now)
+        assert group.bodies(peer) == [b"first"]
+    group.run(5000)
+    assert {tuple(group.bodies(peer)) for peer in group.nodes} == {(b"first", b"acknowledged")}
 
 
 def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:

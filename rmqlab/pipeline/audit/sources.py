@@ -323,9 +323,9 @@ def _write_files(ranges: _Ranges, parts: Iterable[InputPartition], out: Path, na
 
 @contextlib.contextmanager
 def _table_file(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Provide a function that adds rows to a parquet file, which exists once it is complete.
+    """Provide a function that adds rows to a parquet file.
 
-    Spark ignores files whose names begin with a dot: a task may fail, and its next attempt begins again.
+    The file exists once it is complete. Spark ignores files whose names begin with a dot: a task may fail, and its next attempt begins again.
     """
     incomplete = path.with_name(f".{path.name}")
     waiting: list[pa.RecordBatch] = []
