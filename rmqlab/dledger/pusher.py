@@ -270,8 +270,8 @@ class Pusher:
     def _committed(self, response: PushEntryResponse | None) -> None:
         """Compare again if the peer has lost entries, as by a late TRUNCATE.
 
-        Source: section 6.3. DLedger finds out at its next APPEND: entries that were acknowledged are lost if it ends before. The response to
-        an earlier COMMIT can cause a comparison in vain.
+        Source: section 6.3. DLedger finds out at its next APPEND: entries that were acknowledged are lost if it ends
+        before. The response to an earlier COMMIT can cause a comparison in vain.
         """
         if response is None or response.dledger_code is not DLedgerCode.SUCCESS or self.type is not PushType.APPEND:
             return

@@ -325,7 +325,8 @@ def _write_files(ranges: _Ranges, parts: Iterable[InputPartition], out: Path, na
 def _table_file(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Provide a function that adds rows to a parquet file.
 
-    The file exists once it is complete. Spark ignores files whose names begin with a dot: a task may fail, and its next attempt begins again.
+    The file exists once it is complete. Spark ignores files whose names begin with a dot: a task may fail, and its next
+    attempt begins again.
     """
     incomplete = path.with_name(f".{path.name}")
     waiting: list[pa.RecordBatch] = []
