@@ -59,7 +59,7 @@ select message_id,
     max(born_at) last_born_at,
     coalesce(max(is_of_other_host), false) has_other_host,
     {header_columns}
-from (select * from (select /*+ repartition(message_id) */ * from (
+from (select * from (select /*+ repartition({tasks}, message_id) */ * from (
     select message_id, named_struct('acknowledged', acknowledged, 'is_ok', outcome = 'SEND_OK', 'ended_at', ended_at,
         'topic', topic, 'outcome', outcome, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
         'sys_flag', sys_flag, 'place_topic', place_topic, 'place_queue', place_queue,
@@ -130,6 +130,7 @@ def judge(run: Run) -> Iterator[Finding]:
     sent = _sent(run)
     expired = _expired(run)
     fates = _FATES.format(
+        tasks=_tasks(run),
         born_at=origins.born_at(run),
         is_of_other_host=origins.is_of_other_host(run),
         header_columns=headers.COLUMNS,
@@ -162,6 +163,15 @@ def judge(run: Run) -> Iterator[Finding]:
     yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
     yield from origins.judge(run, is_suspected=counts[origins.TABLE] > 0)
     yield from headers.judge(run, is_suspected=counts[headers.TABLE] > 0)
+
+
+def _tasks(run: Run) -> int:
+    """Return the number of tasks that make fates.
+
+    At least one per core, also where other tables have one partition: these rows are shuffled in any case.
+    """
+    cores: int = run.relations.spark.sparkContext.defaultParallelism
+    return max(run.relations.tasks, cores)
 
 
 def _sent(run: Run) -> dict[str, Any]:
