@@ -19,6 +19,8 @@ from rmqlab.remoting.names import RETRY_PREFIX
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 _MOST_HASHED: Final = 2**16
 """Characters of denied resources that are hashed for a remark."""
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""Characters that Java trims. Python strips others, such as no-break spaces, with which a name is another one."""
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
 
 ADMIN_CODES = frozenset(
@@ -60,7 +62,7 @@ class Account:
             access_key,
             secret_key,
             address_matcher(text_of(entry.get("whiteRemoteAddress"))),
-            text_of(entry.get("admin")) == "true",
+            _is_true(entry.get("admin")),
             permission(text_of(entry.get("defaultTopicPerm"))),
             permission(text_of(entry.get("defaultGroupPerm"))),
             {**{RETRY_PREFIX + name: perm for name, perm in groups.items()}, **topics},
@@ -127,7 +129,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 def permission(text: str | None) -> int:
     """Parse a permission; an invalid one counts as DENY."""
-    return PERMISSIONS.get((text or "").strip(), DENY)
+    return PERMISSIONS.get((text or "").strip(_BLANKS), DENY)
 
 
 def check_resource_perms(perms: Sequence[str] | None) -> None:
@@ -142,7 +144,7 @@ def check_resource_perms(perms: Sequence[str] | None) -> None:
                 f"Parse Resource format error for {entry}.\n"
                 "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
             )
-        if parts[1].strip() not in PERMISSIONS:
+        if parts[1].strip(_BLANKS) not in PERMISSIONS:
             raise AclDenied(
                 f"Parse resource permission error for {entry}.\n"
                 "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
@@ -150,12 +152,17 @@ def check_resource_perms(perms: Sequence[str] | None) -> None:
 
 
 def _resource_perms(entries: object, kind: str) -> dict[str, int]:
+    """Return the permissions of `resource=permission` entries.
+
+    A single entry counts as a list of one, as in 4.9.8.
+    """
     perms = {}
-    for entry in entries if isinstance(entries, list) else ():
+    absent = entries is None or entries == ""
+    for entry in [] if absent else entries if isinstance(entries, list) else [entries]:
         parts = [part for part in (text_of(entry) or "").split("=") if part]
         if len(parts) != 2:
             raise AclDenied(f"Parse resource permission failed for {kind}:{entry}")
-        perms[parts[0].strip()] = permission(parts[1])
+        perms[parts[0].strip(_BLANKS)] = permission(parts[1])
     return perms
 
 
@@ -163,6 +170,17 @@ def _allows(owned: int, needed: int) -> bool:
     if owned & DENY:
         return False
     return bool(owned & (PUB | SUB) if needed & ANY else owned & needed)
+
+
+def _is_true(value: object) -> bool:
+    """Return the boolean of a YAML scalar.
+
+    4.9.8 reads it with fastjson, so 1 and words in quotes are accepted, too.
+    """
+    if isinstance(value, (int, float)):
+        return value == 1
+    text = text_of(value) or ""
+    return text.lower() == "true" or text in ("1", "Y", "y", "T")
 
 
 def text_of(value: object) -> str | None:

@@ -10,20 +10,24 @@ Class RemoteAddressStrategyFactory.
     10.1.2.*            all that begin so
     10.1.2.3-9          a range; the text after that part is ignored
 
-IPv6 has the same forms, with a star or a range in one of its last two groups.
+An IPv6 expression may end with a star or a range behind any number of groups, and with a star behind a range:
+`fe80:*` has all addresses whose first group is fe80.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable
 
 from rmqlab.broker.acl.denial import AclDenied
-from rmqlab.runtime.text.digits import number_of
 
 Matcher = Callable[[str], bool]
 """Returns True when an IP address, as text, is on the list."""
 
 _EVERYBODY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 _GROUPS = 8
+_HIGHEST_GROUP = 0xFFFF
+_DIGITS = {10: re.compile("[0-9]{1,9}"), 16: re.compile("[0-9a-fA-F]{1,7}")}
+"""By base. Python reads `1_0` and ` 1` as numbers, too; Java does not."""
 
 
 def address_matcher(expression: str | None) -> Matcher:
@@ -74,7 +78,7 @@ def _braced(text: str) -> list[str]:
 def _ipv4_range(text: str) -> Matcher:
     parts = [part.strip() for part in text.split(".") if part]
     index = next((place for place in (1, 2, 3) if place < len(parts) and _is_range(parts[place])), None)
-    if index is None or any((value := number_of(part)) is None or value > 255 for part in parts[:index]):
+    if index is None or len(parts) != 4 or any(_number(part, 10, 255) is None for part in parts[:index]):
         raise _out_of_scope(text)
     first, last = _bounds(parts[index], 10, 255)
     head = parts[:index]
@@ -89,20 +93,22 @@ def _ipv4_range(text: str) -> Matcher:
 def _ipv6_range(text: str) -> Matcher:
     parts = [part.strip() for part in text.split(":") if part]
     ranged = next((part for part in parts[1:] if _is_range(part)), None)
-    if ranged is None:
+    if ranged is None or "*" in text[:-1]:
         raise _out_of_scope(text)
     tail = text[text.index(ranged) + len(ranged) :]
     if tail not in ("", ":*"):  # a star ends the expression; a range may have one star behind it
         raise _out_of_scope(text)
-    first, last = _bounds(ranged, 16, 0xFFFF)
-    index = _GROUPS - 1 - tail.count(":")
-    head = _expanded(text[: text.index(ranged)].removesuffix(":"), index).split(":")
-    if len(head) != index or any(_hex(group) is None for group in head):
+    first, last = _bounds(ranged, 16, _HIGHEST_GROUP)
+    most = _GROUPS - 1 - tail.count(":")
+    head = _expanded(text[: text.index(ranged)].removesuffix(":"), most).split(":")
+    index = len(head)
+    if index > most or any(_number(group, 16, _HIGHEST_GROUP) is None for group in head):
         raise _out_of_scope(text)
 
     def matches(address: str) -> bool:
         groups = _expanded(address, _GROUPS).split(":")
-        value = _hex(groups[index]) if len(groups) == _GROUPS and groups[:index] == head else None
+        is_below = len(groups) == _GROUPS and groups[:index] == head
+        value = _number(groups[index], 16, _HIGHEST_GROUP) if is_below else None
         return value is not None and first <= value <= last
 
     return matches
@@ -115,15 +121,10 @@ def _is_range(part: str) -> bool:
 def _bounds(part: str, base: int, highest: int) -> tuple[int, int]:
     if part == "*":
         return 0, highest
-    low, dash, high = part.partition("-")
-    try:
-        first, last = int(low, base), int(high, base)
-    except ValueError:
-        raise AclDenied(f"RangeRemoteAddressStrategy netaddress examine scope Exception value {part} ") from None
-    if not dash or not 0 <= first <= last <= highest:
-        raise AclDenied(
-            f"RangeRemoteAddressStrategy netaddress examine scope Exception start is {first} , end is {last}"
-        )
+    low, _, high = part.partition("-")
+    first, last = _number(low, base, highest), _number(high, base, highest)
+    if first is None or not last or first > last:  # 4.9.8 does not accept `0-0` as a range
+        raise AclDenied(f"RangeRemoteAddressStrategy netaddress examine scope Exception value {part} ")
     return first, last
 
 
@@ -137,12 +138,10 @@ def _expanded(address: str, groups: int) -> str:
     return ":".join(group.rjust(4, "0") for group in whole.split(":"))
 
 
-def _hex(text: str) -> int | None:
-    try:
-        value = int(text, 16)
-    except ValueError:
-        return None
-    return value if 0 <= value <= 0xFFFF else None
+def _number(text: str, base: int, highest: int) -> int | None:
+    """Return the number that digits form; None for other text and for larger numbers."""
+    value = int(text, base) if _DIGITS[base].fullmatch(text) else None
+    return None if value is None or value > highest else value
 
 
 def _out_of_scope(text: str) -> AclDenied:

@@ -1,8 +1,8 @@
-"""The remark about a denied request names one of its resources, as 4.9.8 does."""
+"""Accounts as 4.9.8 reads them, and the remarks about denied requests."""
 
 import pytest
 
-from rmqlab.broker.acl.account import SUB, Account, _first_in_map
+from rmqlab.broker.acl.account import DENY, PUB, SUB, Account, _first_in_map
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.codes import RequestCode
 
@@ -30,3 +30,32 @@ def test_the_remark_about_many_denied_resources_is_made_fast(monkeypatch: pytest
     with pytest.raises(AclDenied, match="for topic:T0"):
         account.check(RequestCode.HEART_BEAT, {f"T{number}": SUB for number in range(20_000)})
     assert len(hashed) == 9
+
+
+def read(**members: object) -> Account:
+    return Account.of({"accessKey": "RocketMQ", "secretKey": "12345678", "defaultTopicPerm": "PUB", **members})
+
+
+@pytest.mark.parametrize("key", ["topicPerms", "groupPerms"])
+def test_a_single_permission_counts_as_a_list_of_one(key: str) -> None:
+    assert list(read(**{key: "T=DENY"}).perms.values()) == [DENY]
+    assert not read(**{key: None}).perms
+    assert not read(**{key: ""}).perms
+    for invalid in ({"T": "DENY"}, 5, False, "T"):
+        with pytest.raises(AclDenied):
+            read(**{key: invalid})
+
+
+def test_names_and_permissions_are_trimmed_as_in_java() -> None:
+    account = read(topicPerms=["A\t=\x01PUB ", "B=PUB\u00a0", "C\u00a0=SUB"])
+    assert account.perms == {"A": PUB, "B": DENY, "C\u00a0": SUB}
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, "true", "True", "1", "Y", "y", "T"])
+def test_an_administrator_is_marked_by_what_fastjson_reads_as_true(value: object) -> None:
+    assert read(admin=value).is_admin
+
+
+@pytest.mark.parametrize("value", [False, None, 0, 2, "false", "N", ""])
+def test_other_accounts_are_no_administrators(value: object) -> None:
+    assert not read(admin=value).is_admin
