@@ -299,7 +299,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="explained",
             text="the checks find nothing that no fault can cause",
             expectations=tuple(_is_metric(metric, unit) for metric, unit in UNEXPLAINED.items()),
-            applies=lambda case: keeps_disks(case) and not case.uses("corruption"),
+            applies=lambda case: keeps_consumed_messages(case) and not case.uses("corruption"),
         ),
         Claim(
             name="no-crash",

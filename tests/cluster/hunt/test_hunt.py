@@ -71,6 +71,17 @@ def test_a_finding_that_no_fault_can_cause_breaks_a_claim(monkeypatch: pytest.Mo
     assert list(found.broken) == ["explained"], found
 
 
+def test_a_power_loss_may_lose_consumed_messages_while_syncs_fail() -> None:
+    """Seed 1795855214 of the hardened profile."""
+    faults = (
+        Fault("failing-sync", "broker-a", FIRST_FAULT, 1.0),
+        Fault("power-loss", "broker-a", FIRST_FAULT + 1, 1.0),
+    )
+    case = Case(seed=1, faults=faults, profile="hardened", flush="SYNC_FLUSH")
+    assert not trial.claims_for(case, ["explained"])
+    assert trial.claims_for(attrs.evolve(case, faults=faults[1:]), ["explained"])
+
+
 def test_a_seed_has_the_same_outcome_again() -> None:
     case = draw_case(8, "4.9", ("kill", "pause", "consumer"), is_short=True)
     claims = ("nothing-lost", "same-log", "offsets-advance", "all-consumed", "no-crash")
