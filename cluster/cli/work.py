@@ -91,6 +91,11 @@ class WorkloadCommand(click.Command):
     "--timeout", type=NumberRange(min=0.001, max=MOST_SECONDS), default=3.0, help="Seconds for a send with its retries."
 )
 @click.option("--retries", type=click.IntRange(min=0), default=2, help="Attempts after the first.")
+@click.option(
+    "--send-latency-fault-enable",
+    is_flag=True,
+    help="Avoid brokers with slow attempts for up to 3 min, with failed ones for 10 min.",
+)
 @click.option("--tags", default="", show_default=False, help="Tag of each message.")
 @click.option(
     "--min-copies",
@@ -118,6 +123,7 @@ def produce(
     access_key: str,
     secret_key: str,
     *,
+    send_latency_fault_enable: bool,
     every: bool,
     as_json: bool,
 ) -> None:
@@ -138,6 +144,7 @@ def produce(
         "senders": senders,
         "send_timeout": timeout,
         "retries": retries,
+        "send_latency_fault_enable": send_latency_fault_enable,
         "tags": tags,
         "min_copies": min_copies,
         "access_key": access_key,

@@ -66,6 +66,8 @@ class ProduceConfig:
     """Maximum number of concurrent sends."""
     send_timeout: float = attrs.field(default=3.0, validator=positive_within(MOST_SECONDS))
     retries: int = attrs.field(default=2, validator=within(0, INT32))
+    send_latency_fault_enable: bool = False
+    """Avoid brokers with slow or failed attempts, as Java's producers do with this setting."""
     tags: str = ""
     delay_level: int = attrs.field(default=0, validator=within(0, 18))
     """Delay level: 1 to 18 delay delivery by 1 s to 2 h. 0: no delay."""
@@ -98,7 +100,7 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
                 client,
                 config.group,
                 lambda message: _commit_checked(link, message),
-                ProducerConfig(send_timeout=config.send_timeout, retries=config.retries),
+                producer_config(config),
                 on_attempt=lambda attempt: emit_attempt(link, attempt),
             )
             link.ready()
@@ -107,6 +109,15 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
                 await trio.sleep_forever()
     finally:
         link.emit("produced", sent=counts.total(), **counts)
+
+
+def producer_config(config: ProduceConfig) -> ProducerConfig:
+    """Return the client's settings of a workload."""
+    return ProducerConfig(
+        send_timeout=config.send_timeout,
+        retries=config.retries,
+        send_latency_fault_enable=config.send_latency_fault_enable,
+    )
 
 
 async def _commit_checked(link: ControlLink, message: ReceivedMessage) -> TransactionState:

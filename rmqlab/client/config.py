@@ -104,6 +104,9 @@ class ProducerConfig:
     """Attempts after the first. A oneway send has one attempt."""
     retry_another_broker_when_not_store_ok: bool = False
     """True: FLUSH_DISK_TIMEOUT and the like are tried again elsewhere, though the message is stored."""
+    send_latency_fault_enable: bool = False
+    """True: brokers with slow attempts are avoided for 30 s to 3 min, those with failed ones for 10 min (class
+    MQFaultStrategy). False: only the next attempt of a failed one goes elsewhere."""
     create_topic_key: str = DEFAULT_TOPIC
     default_topic_queue_nums: int = attrs.field(default=4, validator=above(0))
     compress_over: int = attrs.field(default=4096, validator=above(0))

@@ -27,8 +27,9 @@ from rmqlab.client.errors import (
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
+from rmqlab.client.queuechoice import QueueChoice
 from rmqlab.client.replies import remark_of
-from rmqlab.client.routes import choose_queue, publish_queues
+from rmqlab.client.routes import publish_queues
 from rmqlab.client.sendarguments import SelectQueue as SelectQueue  # noqa: PLC0414 - its users import it
 from rmqlab.client.sendarguments import chosen_queue, refusing, send_limit
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
@@ -70,8 +71,7 @@ class Producer:
         self._topics = client.add_producer(self.group)
         self._ids = UniqueIdGenerator(client.ip, process_id(), wall_millis, client.rng.getrandbits(32))
         self._announced: set[str] = set()
-        self._turns: dict[str, int] = {}
-        self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}
+        self._choice = QueueChoice(client.rng, avoid_slow_brokers=self.config.send_latency_fault_enable)
         self.tracer = _tracer(client, self.group, self.config) if self.config.enable_trace else None
 
     async def close(self) -> None:
@@ -154,13 +154,13 @@ class Producer:
         send_limit(None, to, self.config.send_timeout)
         outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
-        address = await self._master(queue)
-        if address is None:
-            raise RefusedError(f"broker {queue.broker_name} has no known master", code=BROKER_NOT_EXIST)
+        began_at = trio.current_time()
         try:
-            await self.client.remoting.send_oneway(address, self._command(outgoing, queue, oneway=True))
-        except ConnectError as exc:
-            raise RefusedError(str(exc)) from exc
+            await self._write(outgoing, queue)
+        except RefusedError:
+            self._record(queue.broker_name, began_at, is_failed=True)
+            raise
+        self._record(queue.broker_name, began_at, is_failed=False)
         return outgoing.message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -170,7 +170,7 @@ class Producer:
         """
         topic = self.client.named(topic)
         self._topics.add(topic)
-        queues = self._known_queues(topic)
+        queues = self.client.routes.queues_to_write(topic)
         if not queues:
             try:
                 queues = publish_queues(topic, await self.client.refresh_route(topic))
@@ -247,9 +247,12 @@ class Producer:
             if attempts and trio.current_time() >= deadline:
                 break
             queue = self._choose(outgoing.topic, queues, to, attempts[-1].broker_name if attempts else None)
+            is_broker_asked = to is None and trio.current_time() < deadline
             attempt, stored = await self._attempt(number, outgoing, queue, deadline, whole)
             result = stored or result
             attempts.append(attempt)
+            if is_broker_asked:
+                self._record(attempt.broker_name, attempt.began_at, is_failed=attempt.status is None)
             self._report(attempt)
             if not self._is_worth_another(attempt):
                 break
@@ -329,6 +332,20 @@ class Producer:
             channel.close(f"a send timed out: {exc}")  # as Java's client: its state is unknown
             raise
 
+    async def _write(self, outgoing: Outgoing, queue: MessageQueue) -> None:
+        """Write a request without a reply. RefusedError if no byte of it was written."""
+        address = await self._master(queue)
+        if address is None:
+            raise RefusedError(f"broker {queue.broker_name} has no known master", code=BROKER_NOT_EXIST)
+        try:
+            await self.client.remoting.send_oneway(address, self._command(outgoing, queue, oneway=True))
+        except ConnectError as exc:
+            raise RefusedError(str(exc)) from exc
+
+    def _record(self, broker_name: str, began_at: float, *, is_failed: bool) -> None:
+        now = trio.current_time()
+        self._choice.record(broker_name, now - began_at, is_failed=is_failed, now=now)
+
     def _command(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         header = outgoing.header(self.group, queue, self.config, wall_millis())
         return self.client.command(outgoing.code, header, outgoing.body, oneway=oneway)
@@ -360,25 +377,12 @@ class Producer:
             self._report(attempt)
             raise RefusedError(str(exc), (attempt,), code=code, remark=str(exc)) from exc
 
-    def _known_queues(self, topic: str) -> list[MessageQueue]:
-        route = self.client.routes.routes.get(topic)
-        if route is None:
-            return []
-        known = self._known.get(topic)
-        if known is None or known[0] is not route:
-            known = self._known[topic] = (route, publish_queues(topic, route))
-        return known[1]
-
     def _choose(
         self, topic: str, queues: list[MessageQueue], to: MessageQueue | SelectQueue | None, avoid_broker: str | None
     ) -> MessageQueue:
         if to is not None:
             return chosen_queue(to, queues)
-        turn = self._turns.get(topic)
-        if turn is None:
-            turn = self.client.rng.randrange(len(queues))  # many producers must not begin at one queue
-        queue, self._turns[topic] = choose_queue(queues, turn, avoid_broker)
-        return queue
+        return self._choice.next_queue(topic, queues, avoid_broker, trio.current_time())
 
     async def _master(self, queue: MessageQueue) -> str | None:
         """Return the master of a queue's broker; refresh a route without one."""

@@ -91,19 +91,6 @@ def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRoute
     return msgspec.structs.replace(template, queue_datas=queue_datas)
 
 
-def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:
-    """Return the next queue in turn, and the new index.
-
-    It is on another broker than the failed one, if possible.
-    """
-    for step in range(1, len(queues) + 1):
-        queue = queues[(index + step) % len(queues)]
-        if queue.broker_name != avoid_broker:
-            return queue, index + step
-    index += len(queues) + 1  # Java steps once more after its vain round
-    return queues[index % len(queues)], index
-
-
 @attrs.frozen
 class BrokerAddress:
     """The address for a request, and the broker id there."""
@@ -123,6 +110,8 @@ class RouteCache:
     routes: dict[str, TopicRouteData] = attrs.field(factory=dict, init=False)
     brokers: dict[str, dict[int, str]] = attrs.field(factory=dict, init=False)
     """Addresses by broker name and broker id."""
+    _published: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = attrs.field(factory=dict, init=False)
+    """Queues to write of topics, and the routes from which they were made."""
 
     def set_route(self, topic: str, route: TopicRouteData) -> bool:
         """Store a route; return True if it has changed."""
@@ -137,6 +126,17 @@ class RouteCache:
     def forget(self, topic: str) -> None:
         """Drop a route that is not used any more."""
         self.routes.pop(topic, None)
+        self._published.pop(topic, None)
+
+    def queues_to_write(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of `publish_queues`; none without a route."""
+        route = self.routes.get(topic)
+        if route is None:
+            return []
+        known = self._published.get(topic)
+        if known is None or known[0] is not route:
+            known = self._published[topic] = (route, publish_queues(topic, route))
+        return known[1]
 
     def purge_brokers(self) -> None:
         """Drop addresses that are in no route any longer (section 6.2, last line)."""

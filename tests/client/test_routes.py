@@ -6,7 +6,6 @@ from rmqlab.client.routes import (
     MAX_ADDRESSES,
     RouteCache,
     check_route,
-    choose_queue,
     publish_queues,
     route_from_template,
     subscribe_queues,
@@ -103,16 +102,17 @@ def test_heartbeats_of_a_producer_only_client_skip_the_slaves() -> None:
     assert cache.for_heartbeat(with_slaves=True) == ["m:1", "s:1"]
 
 
-def test_queues_are_taken_in_turn_and_the_failed_broker_is_avoided() -> None:
-    queues = publish_queues("t", route(a=(MASTER, 6), b=(MASTER, 6)))
-    turn, taken = 0, []
-    for _ in range(4):
-        queue, turn = choose_queue(queues, turn, None)
-        taken.append(queue)
-    assert ids(taken) == [("a", 1), ("b", 0), ("b", 1), ("a", 0)]
-    assert [choose_queue(queues, start, "a")[0].broker_name for start in range(4)] == ["b"] * 4
-    assert choose_queue(queues[:2], 0, "a")[0].broker_name == "a"
-    assert choose_queue(queues[1:3][::-1], 0, "a") == (queues[2], 2), "the last in turn is of another broker"
+def test_queues_to_write_are_those_of_the_present_route() -> None:
+    cache = RouteCache()
+    assert cache.queues_to_write("t") == []
+    cache.set_route("t", route(a=(MASTER, 6)))
+    queues = cache.queues_to_write("t")
+    assert ids(queues) == [("a", 0), ("a", 1)]
+    assert cache.queues_to_write("t") is queues, "they are made once for each route"
+    cache.set_route("t", route(b=(MASTER, 6)))
+    assert ids(cache.queues_to_write("t")) == [("b", 0), ("b", 1)]
+    cache.forget("t")
+    assert cache.queues_to_write("t") == []
 
 
 @pytest.mark.parametrize(

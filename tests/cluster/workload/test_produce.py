@@ -12,7 +12,7 @@ from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteE
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
 from rmqlab.client.outgoing import sent_header
 from rmqlab.client.transaction import TransactionResult, TransactionState
-from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, body_of, emit_attempt
+from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, body_of, emit_attempt, producer_config
 from rmqlab.remoting.bodies.queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -149,3 +149,9 @@ def test_an_attempt_that_succeeded_is_no_failure() -> None:
     link = Link()
     emit_attempt(cast("ControlLink", link), attempt(status=SendStatus.SEND_OK))
     assert link.events == []
+
+
+def test_settings_of_a_workload_are_those_of_its_producer() -> None:
+    config = producer_config(ProduceConfig(send_timeout=6.0, retries=4, send_latency_fault_enable=True))
+    assert (config.send_timeout, config.retries, config.send_latency_fault_enable) == (6.0, 4, True)
+    assert not producer_config(ProduceConfig()).send_latency_fault_enable
