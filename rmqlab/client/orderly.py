@@ -150,14 +150,14 @@ async def _renew_locks(group: Group, assigned: Mapping[MessageQueue, Assignment]
     try:
         master = await calls.master_of(group.client, queues[0])
         queues = _to_renew(assigned, broker_name)
+        renewed = {queue: assigned[queue] for queue in queues}
         granted = set(await calls.lock_queues(group.client, master, group.name, queues)) if queues else set()
     except FAILURES as exc:
         log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
         return True
-    for queue in queues:
-        if (assignment := assigned.get(queue)) is not None:
-            assignment.held.is_locked = queue in granted
-            assignment.held.locked_at = trio.current_time()
+    for queue, assignment in renewed.items():  # one that was assigned again has a later lock
+        assignment.held.is_locked = queue in granted
+        assignment.held.locked_at = trio.current_time()
     await unlock(group, granted - assigned.keys())
     return granted.issuperset(queues)
 

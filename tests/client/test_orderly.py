@@ -13,6 +13,7 @@ from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.bodies.heartbeat import MessageModel
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.net.dispatch import Reply
 
 if TYPE_CHECKING:
     from rmqlab.runtime.net.dispatch import Request
@@ -344,6 +345,27 @@ async def test_a_lock_that_is_renewed_after_its_queue_was_released_is_given_back
     assert reply is not None
     renewal.reply(reply)
     await world.until(lambda: not broker.locked, within=5)
+
+
+async def test_the_answer_to_an_old_renewal_does_not_count_for_a_queue_that_was_assigned_again(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    application = Application()
+    consumer = await start(nursery, client, application)
+    renewals: list[Request] = []
+    broker.script[RequestCode.LOCK_BATCH_MQ].append(renewals.append)
+    await world.until(lambda: len(renewals) == 1)
+    members = broker.members["cg"]
+    give_all_away(broker, consumer)
+    await world.until(lambda: bool(broker.asked(UNLOCK)), within=2)
+    broker.members["cg"] = members
+    consumer.rebalance_soon()
+    await world.until(lambda: bool(broker.locked), within=2)
+    renewals[0].reply(Reply(body=b'{"lockOKMQSet":[]}'))
+    broker.put("orders", 0, b"0")
+    await world.until(lambda: application.got == [b"0"], within=5)
 
 
 async def test_a_broadcasting_consumer_sends_no_requests_for_locks(world: "World", client: Client) -> None:
