@@ -181,6 +181,7 @@ class Broker:
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
         # On a slave of 4.9 only the sweep checks held pulls (store-ha#70).
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
+        self.hold.wakes_on_arrival = config.long_polling_enable
 
     def create_own_topic(self, topic: str, queue_nums: int, *, unit_mode: bool = False) -> TopicConfig:
         """Return a retry, dead-letter or system topic.

@@ -210,6 +210,17 @@ def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -
     assert talk.peer.replies[-1].code == ResponseCode.PULL_NOT_FOUND
 
 
+def test_without_long_polling_only_the_sweep_wakes_a_pull(open_broker: Opener) -> None:
+    """ReputMessageService.doReput reports arrivals with long polling only."""
+    talk, peer = open_broker(long_polling_enable=False), ScriptedPeer("127.0.0.1:50002")
+    talk.send("T")
+    hold(talk, 1, peer=peer)
+    talk.send("T", body=b"late")
+    assert peer.replies == []
+    talk.sweep_held_pulls()
+    assert bodies(peer.replies[-1]) == [b"late"]
+
+
 def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, slave: TalkingBroker) -> None:
     """store-ha#70."""
     replicate(filled, slave)
