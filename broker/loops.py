@@ -75,7 +75,7 @@ async def run_broker(
     keep("queue flush", flush_queues_forever, broker)
     keep("held pulls", sweep_held_pulls_forever, broker, timer)
     keep("waiting sends", _expire_waits_forever, broker)
-    keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+    keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, broker.drop_silent_clients)
     keep("statistics", _sample_stats_forever, broker, timer)
     keep("consumer offset file", _save_offsets_forever, broker, timer)
     keep("filter file", _save_filters_forever, broker, timer)
@@ -207,12 +207,6 @@ async def _expire_waits_forever(broker: Broker) -> NoReturn:
             now = broker.now()
             broker.slave_waits.expire(now, broker.ha_master)
             broker.flush_waits.expire(now)
-
-
-def _drop_silent_clients(broker: Broker) -> None:
-    now = broker.now()
-    for member in broker.consumers.expired(now) + broker.producers.expired(now):
-        member.channel.close("no heartbeat for 120 s")
 
 
 async def _save_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:

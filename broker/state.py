@@ -258,6 +258,16 @@ class Broker:
         for group_name in self.consumers.leave_all(channel):
             self._notify_members(group_name)
 
+    def drop_silent_clients(self) -> None:
+        """Close the connections of clients without heartbeats for 120 s.
+
+        Source: broker-requests#41. The groups in which they were silent are not notified, as in 4.9.8: their members notice at their next
+        rebalance, up to 20 s later (ConsumerManager.scanNotActiveChannel).
+        """
+        now = self.now()
+        for channel in self.consumers.drop_silent(now) + self.producers.silent(now):
+            channel.close("no heartbeat for 120 s")
+
     def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         """Return the properties of the message at an offset of a queue.
 
