@@ -16,7 +16,7 @@ from rmqlab.broker.deferred.message_copy import copy_of, destination
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
-from rmqlab.remoting.header import java_long, java_number
+from rmqlab.remoting.header import java_long, java_long_sum, java_number
 from rmqlab.remoting.headers.send import CheckTransactionStateRequestHeader
 from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
@@ -105,7 +105,7 @@ def _counted(half: StoredMessage) -> dict[str, str]:
 
 def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
     seconds = _number(half, PROPERTY_CHECK_IMMUNITY_TIME, -1)
-    return limits.timeout if seconds == -1 else seconds * 1000
+    return limits.timeout if seconds == -1 else java_long_sum(seconds * 1000)
 
 
 def first_queue_offset(half: StoredMessage) -> int:

@@ -75,6 +75,8 @@ def half_message(**properties: str) -> StoredMessage:
         ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, 1000, CheckAction.CHECK),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "-1"}, 5999, CheckAction.POSTPONE),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "long"}, 6000, CheckAction.CHECK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: str(2**53)}, 6000, CheckAction.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: str(2**62)}, 0, CheckAction.CHECK),  # 1000 times that is 0 in 64 bits
     ],
 )
 def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: CheckAction) -> None:
