@@ -11,6 +11,7 @@ from rmqlab.broker.config import BrokerConfig, load_config
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ignored_settings import DEFAULTS
 from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.config.settings import camel, snake
@@ -197,3 +198,13 @@ def test_a_properties_file_keeps_its_format_and_unknown_settings(talk: TalkingBr
     assert parse_properties_text(path.read_text()) == {
         "brokerName": "b", "sendMessageThreadPoolNums": "16", "longPollingEnable": "true", "regionId": "x",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("levels", "sent", "stored"), [("1s 2s", "3", 3), ("1s " * 20, "20", 18)])
+def test_levels_that_a_request_changes_count_from_the_next_start_on(
+    talk: TalkingBroker, levels: str, sent: str, stored: int
+) -> None:
+    """ScheduleMessageService.load: queues of further levels are not delivered."""
+    assert change(talk, f"messageDelayLevel={levels.strip()}") == ResponseCode.SUCCESS
+    talk.send("orders", DELAY=sent)
+    assert talk.broker.store.max_queue_offset(names.SCHEDULE_TOPIC, stored - 1) == 1
