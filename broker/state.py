@@ -124,6 +124,10 @@ class Broker:
     """Number of tasks that currently run for requests."""
     acl_changes: int = 0
     """Number of these that change ACL files."""
+    store_host: tuple[str, int] = attrs.Factory(
+        lambda self: (self.config.broker_ip1, self.config.listen_port), takes_self=True
+    )
+    """The address stored in records and message ids: that of the start (AbstractSendMessageProcessor)."""
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
@@ -137,11 +141,6 @@ class Broker:
     def is_slave(self) -> bool:
         """True while this broker has the role SLAVE."""
         return self.config.is_slave
-
-    @property
-    def store_host(self) -> tuple[str, int]:
-        """The address stored in records and message ids."""
-        return self.config.broker_ip1, self.config.listen_port
 
     def reconfigure(self, settings: BrokerSettings) -> None:
         """Apply new settings (request 25). Open connections and files keep the old ones."""

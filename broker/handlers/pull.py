@@ -316,12 +316,13 @@ def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_of
         consumer_group=group, message_queue=queue, offset_new=next_offset, offset_request=header.queue_offset
     )
     properties = {PROPERTY_KEYS: group, PROPERTY_TAGS: group, PROPERTY_DELAY: "0"}
+    host = (broker.config.broker_ip1, broker.config.listen_port)
     message = NewMessage(
         topic=OFFSET_MOVED_EVENT,
         queue_id=0,
         body=event.encode(),
-        born_host=broker.store_host,
-        store_host=broker.store_host,
+        born_host=host,
+        store_host=host,
         born_timestamp=broker.now_millis(),
         properties=format_properties(properties),
     )
