@@ -189,6 +189,17 @@ def test_a_woken_pull_is_checked_like_a_new_one(
     assert (reply.code, reply.ext_fields) == (code, {})
 
 
+@pytest.mark.parametrize(("millis", "is_released"), [(2**63 - 1, True), (2**62, False), (-(2**63), True)])
+def test_a_hold_that_would_end_after_2_to_63_has_ended(
+    filled: TalkingBroker, millis: int, *, is_released: bool
+) -> None:
+    """PullRequestHoldService adds it to the time of now."""
+    hold(filled, 5, suspendTimeoutMillis=millis)
+    before = len(filled.peer.replies)
+    filled.sweep_held_pulls()
+    assert len(filled.peer.replies) - before == is_released
+
+
 def test_a_woken_pull_is_filtered_by_the_subscription_of_now(filled: TalkingBroker) -> None:
     """PullRequestHoldService wakes it by the filter it was held with."""
     peer = ScriptedPeer("127.0.0.1:50002")
