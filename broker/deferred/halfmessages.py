@@ -66,7 +66,7 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int, began: int)
     An age below 0 comes from another clock: check. But a message that was stored after the round `began` waits: if the
     broker's clock was set back, until it has reached that time again (TransactionalMessageServiceImpl.check).
     """
-    age = now - half.born_timestamp
+    age = java_long_sum(now - half.born_timestamp)
     if _is_checked_out(half, limits.check_max) or age > limits.reserved_time:
         return CheckAction.DISCARD
     if half.store_timestamp >= began:
