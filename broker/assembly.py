@@ -68,7 +68,7 @@ def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
     """Make the parts that the store's dispatch calls, before the store exists."""
     due_alarm = DueAlarm(wall_clock())
     call_on_wall_change(due_alarm.wake)
-    return Arrivals(PullHold(reactor.again, link.errors, link.emit), due_alarm)
+    return Arrivals(PullHold(reactor.again, process_time(), link.errors, link.emit), due_alarm)
 
 
 @attrs.frozen(eq=False)

@@ -73,9 +73,9 @@ async def run_broker(
         keep("log flush", flush_entries_forever, broker)
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", flush_queues_forever, broker)
-    keep("held pulls", _every, timer, SWEEP_PERIOD, lambda: _sweep_held_pulls(broker))
+    keep("held pulls", sweep_held_pulls_forever, broker, timer)
     keep("waiting sends", _expire_waits_forever, broker)
-    keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+    keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, broker.drop_silent_clients)
     keep("statistics", _sample_stats_forever, broker, timer)
     keep("consumer offset file", _save_offsets_forever, broker, timer)
     keep("filter file", _save_filters_forever, broker, timer)
@@ -132,8 +132,17 @@ async def _poll_acl_forever(access: AccessControl, timer: AlignedTimer) -> NoRet
         await access.poll()
 
 
-def _sweep_held_pulls(broker: Broker) -> None:
-    broker.hold.sweep(broker.now(), broker.store.max_queue_offset)
+async def sweep_held_pulls_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
+    """Sweep every 5 s, or after each short polling time without long polling.
+
+    Source: PullRequestHoldService.run. A short polling time of 0 counts as 1 ms.
+    """
+    while True:
+        config = broker.config
+        await timer.sleep(
+            SWEEP_PERIOD if config.long_polling_enable else max(config.short_polling_time_mills, 1) / 1000
+        )
+        broker.hold.sweep(broker.store.max_queue_offset)
 
 
 async def _save_entries_checkpoint_forever(log: "EntryLog") -> NoReturn:
@@ -198,12 +207,6 @@ async def _expire_waits_forever(broker: Broker) -> NoReturn:
             now = broker.now()
             broker.slave_waits.expire(now, broker.ha_master)
             broker.flush_waits.expire(now)
-
-
-def _drop_silent_clients(broker: Broker) -> None:
-    now = broker.now()
-    for member in broker.consumers.expired(now) + broker.producers.expired(now):
-        member.channel.close("no heartbeat for 120 s")
 
 
 async def _save_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:

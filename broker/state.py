@@ -124,6 +124,10 @@ class Broker:
     """Number of tasks that currently run for requests."""
     acl_changes: int = 0
     """Number of these that change ACL files."""
+    store_host: tuple[str, int] = attrs.Factory(
+        lambda self: (self.config.broker_ip1, self.config.listen_port), takes_self=True
+    )
+    """The address stored in records and message ids: that of the start (AbstractSendMessageProcessor)."""
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
@@ -137,11 +141,6 @@ class Broker:
     def is_slave(self) -> bool:
         """True while this broker has the role SLAVE."""
         return self.config.is_slave
-
-    @property
-    def store_host(self) -> tuple[str, int]:
-        """The address stored in records and message ids."""
-        return self.config.broker_ip1, self.config.listen_port
 
     def reconfigure(self, settings: BrokerSettings) -> None:
         """Apply new settings (request 25). Open connections and files keep the old ones."""
@@ -181,6 +180,7 @@ class Broker:
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
         # On a slave of 4.9 only the sweep checks held pulls (store-ha#70).
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
+        self.hold.wakes_on_arrival = config.long_polling_enable
 
     def create_own_topic(self, topic: str, queue_nums: int, *, unit_mode: bool = False) -> TopicConfig:
         """Return a retry, dead-letter or system topic.
@@ -256,6 +256,16 @@ class Broker:
         self.producers.leave_all(channel)
         for group_name in self.consumers.leave_all(channel):
             self._notify_members(group_name)
+
+    def drop_silent_clients(self) -> None:
+        """Close the connections of clients without heartbeats for 120 s.
+
+        Source: broker-requests#41. The groups in which they were silent are not notified, as in 4.9.8: their members notice at their next
+        rebalance, up to 20 s later (ConsumerManager.scanNotActiveChannel).
+        """
+        now = self.now()
+        for channel in self.consumers.drop_silent(now) + self.producers.silent(now):
+            channel.close("no heartbeat for 120 s")
 
     def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         """Return the properties of the message at an offset of a queue.

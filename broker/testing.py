@@ -137,7 +137,7 @@ class TalkingBroker:
 
     def sweep_held_pulls(self) -> None:
         """Sweep the held pulls, as the broker does every 5 s."""
-        self.broker.hold.sweep(self.clock.now(), self.broker.store.max_queue_offset)
+        self.broker.hold.sweep(self.broker.store.max_queue_offset)
 
     def heartbeat(
         self, group: str, *topics: str, expression: str = "*", peer: ScriptedPeer | None = None, **changes: Any
@@ -192,7 +192,7 @@ def _assemble(loaded: BrokerSettings) -> TalkingBroker:
     """Assemble a broker with a real store and tables, and scripted other parts."""
     config, clock = loaded.broker, ScriptedClock()
     tasks, turns = ScriptedTasks(), ScriptedTurns()
-    hold, due_alarm = PullHold(turns.later, InternalErrors()), DueAlarm(clock.now_millis)
+    hold, due_alarm = PullHold(turns.later, clock.now, InternalErrors()), DueAlarm(clock.now_millis)
     store = MessageStore.open(
         loaded.store, now_millis=clock.now_millis, is_slave=config.is_slave, observer=Arrivals(hold, due_alarm)
     )

@@ -16,7 +16,7 @@ from rmqlab.broker.deferred.message_copy import copy_of, destination
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
-from rmqlab.remoting.header import java_long, java_number
+from rmqlab.remoting.header import java_long, java_long_sum, java_number
 from rmqlab.remoting.headers.send import CheckTransactionStateRequestHeader
 from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
@@ -66,7 +66,7 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int, began: int)
     An age below 0 comes from another clock: check. But a message that was stored after the round `began` waits: if the
     broker's clock was set back, until it has reached that time again (TransactionalMessageServiceImpl.check).
     """
-    age = now - half.born_timestamp
+    age = java_long_sum(now - half.born_timestamp)
     if _is_checked_out(half, limits.check_max) or age > limits.reserved_time:
         return CheckAction.DISCARD
     if half.store_timestamp >= began:
@@ -105,7 +105,7 @@ def _counted(half: StoredMessage) -> dict[str, str]:
 
 def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
     seconds = _number(half, PROPERTY_CHECK_IMMUNITY_TIME, -1)
-    return limits.timeout if seconds == -1 else seconds * 1000
+    return limits.timeout if seconds == -1 else java_long_sum(seconds * 1000)
 
 
 def first_queue_offset(half: StoredMessage) -> int:

@@ -35,12 +35,15 @@ from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.message import PROPERTY_PGROUP, NewMessage, RecordError, StoredMessage, decode_message
 from rmqlab.runtime import stopwatch
+from rmqlab.runtime.net.channel import Channel
 from rmqlab.store.results import PutResult
 
 log = logging.getLogger(__name__)
 
 SERVICE = "transaction check"
 ROUND_LIMIT_MILLIS = 60_000
+CANDIDATES = 3
+"""Producers of which one is asked."""
 PIECE = 256
 """Records read before sockets have their turn."""
 SECONDS_AT_ONCE = 0.02
@@ -225,19 +228,30 @@ class TransactionCheck:
 
         False if no producer is connected, or the request cannot be encoded.
         """
-        group = half.properties.get(PROPERTY_PGROUP, "")
-        channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]
-        if not channels:
-            self._unasked[group] += 1
+        group = half.properties.get(PROPERTY_PGROUP)
+        producer = None if group is None else self._producer_of(group)
+        if producer is None:
+            self._unasked[group or ""] += 1
             return False
-        self._turn += 1
         try:
             command = check_request(half, put.queue_offset, put.physical_offset)
-            channels[self._turn % len(channels)].send_oneway(command)
+            producer.send_oneway(command)
         except (ValueError, struct.error) as exc:
             self.broker.skipped.note(SERVICE, half.physical_offset, f"its producer cannot be asked: {exc}")
             return False
         return True
+
+    def _producer_of(self, group: str) -> Channel | None:
+        """Return a connection of the group, another one each time. None if it has none.
+
+        Of the next three, the first whose peer reads its requests (ProducerManager.getAvailableChannel).
+        """
+        channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]
+        if not channels:
+            return None
+        self._turn += 1
+        candidates = [channels[(self._turn + place) % len(channels)] for place in range(CANDIDATES)]
+        return next((channel for channel in candidates if not channel.is_congested), candidates[-1])
 
     def _report_unasked(self) -> None:
         """Log once a round how many half messages had no producer."""

@@ -12,6 +12,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
 from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
+from rmqlab.store.config import StoreConfig
 from rmqlab.store.put import Putter
 from rmqlab.store.results import Decision, PutResult, PutStatus
 
@@ -30,6 +31,12 @@ class GroupPutter(Putter):
     """Encodes records as a plain broker does, and passes them to the group."""
 
     log: EntryLog
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Keep the limit of bodies of the start.
+
+        Source: DLedgerCommitLog.MessageSerializer.
+        """
 
     def append(self, message: NewMessage) -> PutResult:
         """Append one entry. Its outcome is the result's `decision`."""

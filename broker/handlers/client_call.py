@@ -6,6 +6,7 @@ consumer has replied or timed out.
 
 from collections.abc import Generator, Sequence
 
+from rmqlab.broker.client_request import ask_client
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.clients import Member
 from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
@@ -74,7 +75,7 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
     async def ask() -> None:
         command = new_request(request.command.code, fields, body)
         try:
-            answer = await member.channel.request(command, PASS_ON_TIMEOUT)
+            answer = await ask_client(member.channel, command, PASS_ON_TIMEOUT)
             answered = None if answer.raw_fields is None else answer.ext_fields
         except RequestTimeoutError as exc:
             request.reply(Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=str(exc)))
@@ -158,7 +159,7 @@ async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[
     for member in members:
         command = new_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields)
         try:
-            answer = await member.channel.request(command, STATUS_TIMEOUT)
+            answer = await ask_client(member.channel, command, STATUS_TIMEOUT)
             if answer.code == ResponseCode.SUCCESS and answer.body:
                 table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
         except (RemotingError, BodyError):

@@ -30,7 +30,7 @@ from rmqlab.remoting.bodies.offset import OffsetMovedEvent
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.header import HeaderError, java_long_sum
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
 from rmqlab.remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
@@ -77,26 +77,34 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
-        wait = (header.suspend_timeout_millis or 0) / 1000
-        if not broker.config.long_polling_enable:
-            wait = broker.config.short_polling_time_mills / 1000
-        return _hold(broker, header, request, wait, message_filter)
+        return _hold(broker, header, request, message_filter)
     return _answer(broker, header, group, result)
 
 
 def _hold(
-    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, message_filter: MessageFilter
+    broker: Broker, header: PullMessageRequestHeader, request: Request, message_filter: MessageFilter
 ) -> Reply | None:
-    """Hold a pull for `wait` seconds, or refuse it if too many are held.
+    """Hold a pull, or refuse it if too many are held.
 
     RocketMQ refuses likewise when its pull thread pool is full.
     """
+    deadline = broker.now() + _hold_millis(broker, header) / 1000
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
-    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, _Waker(broker), message_filter, size)
+    held = HeldPull(request, header, header.queue_offset, deadline, _Waker(broker), message_filter, size)
     if broker.hold.add(header.topic, header.queue_id, held):
         request.drop_content()
         return None
     return Reply(ResponseCode.SYSTEM_BUSY, {}, remark=OVERLOAD)
+
+
+def _hold_millis(broker: Broker, header: PullMessageRequestHeader) -> int:
+    """Return how long a pull may be held, in ms.
+
+    A time that would end after 2^63 has ended, as in Java (PullRequestHoldService.notifyMessageArriving).
+    """
+    config, now = broker.config, broker.now_millis()
+    millis = (header.suspend_timeout_millis or 0) if config.long_polling_enable else config.short_polling_time_mills
+    return java_long_sum(now + millis) - now
 
 
 @attrs.frozen(eq=False)
@@ -316,12 +324,13 @@ def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_of
         consumer_group=group, message_queue=queue, offset_new=next_offset, offset_request=header.queue_offset
     )
     properties = {PROPERTY_KEYS: group, PROPERTY_TAGS: group, PROPERTY_DELAY: "0"}
+    host = (broker.config.broker_ip1, broker.config.listen_port)
     message = NewMessage(
         topic=OFFSET_MOVED_EVENT,
         queue_id=0,
         body=event.encode(),
-        born_host=broker.store_host,
-        store_host=broker.store_host,
+        born_host=host,
+        store_host=host,
         born_timestamp=broker.now_millis(),
         properties=format_properties(properties),
     )

@@ -7,6 +7,7 @@ contributes only the ids. Source: broker-requests section 1.10.
 
 import functools
 
+from rmqlab.broker.client_request import ask_client
 from rmqlab.broker.handlers.copies import demanded_copies, wait_for_store, waits_for_store
 from rmqlab.broker.handlers.send import check_complete, check_send, chosen_queue, delay, peer_address, region_fields
 from rmqlab.broker.state import Broker
@@ -61,7 +62,7 @@ def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request
 
     async def push() -> None:
         try:
-            answer = await asker.request(command, PUSH_TIMEOUT)
+            answer = await ask_client(asker, command, PUSH_TIMEOUT)
             is_taken = answer.code == ResponseCode.SUCCESS
         except RemotingError:
             is_taken = False
@@ -136,7 +137,7 @@ def _store(
     try:
         result = _put(broker, message, properties)
     except ValueError as exc:  # a delay level that is no number
-        request.reply(Reply(ResponseCode.SYSTEM_ERROR, region_fields(broker), remark=str(exc)))
+        request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc)))
         return
     if result is not None and result.is_stored:
         broker.stats.count_client_put(message.topic, 1, result.end_offset - result.physical_offset)

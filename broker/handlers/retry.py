@@ -111,7 +111,8 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> tuple
     """
     properties = dict(stored.properties)
     properties.setdefault(PROPERTY_RETRY_TOPIC, stored.topic)
-    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)
+    if not properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "").strip():
+        properties[PROPERTY_ORIGIN_MESSAGE_ID] = stored.offset_message_id
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
     message = copy_of(stored, topic, queue_id, properties=properties)

@@ -240,7 +240,7 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
     """
     if message.sys_flag & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
         return False
-    level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis)
+    level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.dispatcher.delay_millis)
     if level <= 0:
         return False
     if level > highest:

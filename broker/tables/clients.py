@@ -167,17 +167,27 @@ class ConsumerTable:
 
         True if other members remain and must rebalance.
         """
+        group = self._remove(group_name, channel)
+        if group is None:
+            return False
+        if not group.members:
+            self._filters.unregister(group_name)
+        return bool(group.members)
+
+    def _remove(self, group_name: str, channel: Channel) -> ConsumerGroup | None:
+        """Remove a member, and its group after the last one.
+
+        Return the group, or None if the connection was no member.
+        """
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
-            return False
+            return None
         self._members -= 1
         _leave(self._groups_of, channel, group_name)
         if not group.members:
             self.size -= group.size
             del self.groups[group_name]
-            self._filters.unregister(group_name)
-            return False
-        return True
+        return group
 
     def has_member(self, group_name: str, channel: Channel) -> bool:
         """Return True if a connection is a member of a group."""
@@ -187,9 +197,17 @@ class ConsumerTable:
         """Drop a closed connection; return the groups whose other members must rebalance."""
         return [name for name in list(self._groups_of.get(channel, ())) if self.leave(name, channel)]
 
-    def expired(self, now: float) -> list[Member]:
-        """The members that were silent for too long."""
-        return _expired((group.members for group in self.groups.values()), now)
+    def drop_silent(self, now: float) -> list[Channel]:
+        """Drop the members that were silent for too long; return their connections.
+
+        Filters of a group without other members stay in use (ConsumerManager.scanNotActiveChannel).
+        """
+        silent = [
+            (name, member.channel) for name, group in self.groups.items() for member in _silent(group.members, now)
+        ]
+        for name, channel in silent:
+            self._remove(name, channel)
+        return [channel for _, channel in silent]
 
     def find(self, group_name: str, client_id: str) -> Member | None:
         """The member of a group with this client id."""
@@ -243,9 +261,9 @@ class ProducerTable:
         for name in list(self._groups_of.get(channel, ())):
             self.leave(name, channel)
 
-    def expired(self, now: float) -> list[Member]:
-        """The members that were silent for too long."""
-        return _expired(self.groups.values(), now)
+    def silent(self, now: float) -> list[Channel]:
+        """Return the connections of members that were silent for too long."""
+        return [member.channel for members in self.groups.values() for member in _silent(members, now)]
 
 
 def _leave(groups_of: dict[Any, dict[str, None]], channel: Channel, group_name: str) -> None:
@@ -255,5 +273,5 @@ def _leave(groups_of: dict[Any, dict[str, None]], channel: Channel, group_name: 
         del groups_of[channel]
 
 
-def _expired(groups: Iterable[Mapping[Any, Member]], now: float) -> list[Member]:
-    return [member for members in groups for member in members.values() if now - member.seen_at > EXPIRY]
+def _silent(members: Mapping[Any, Member], now: float) -> list[Member]:
+    return [member for member in members.values() if now - member.seen_at > EXPIRY]

@@ -93,10 +93,11 @@ class TopicTable(VersionedTable):
         template = self.topics.get(default_topic)
         if template is None or not self.has_room(topic):
             return None
-        perm = template.perm
         if default_topic == names.DEFAULT_TOPIC and not self.config.auto_create_topic_enable:
-            perm &= ~PERM_INHERIT
-        if not perm & PERM_INHERIT:
+            # For good, as in 4.9.8: no topic is created from it after the setting is on again
+            template = msgspec.structs.replace(template, perm=PERM_READ | PERM_WRITE)
+            self.topics[default_topic] = template
+        if not template.perm & PERM_INHERIT:
             return None
         queues = max(min(queue_nums, template.write_queue_nums), 0)
         made = msgspec.structs.replace(
@@ -104,7 +105,7 @@ class TopicTable(VersionedTable):
             topic_name=topic,
             read_queue_nums=queues,
             write_queue_nums=queues,
-            perm=perm & ~PERM_INHERIT,
+            perm=template.perm & ~PERM_INHERIT,
             topic_sys_flag=_unit_flag(unit_mode=unit_mode, is_retry=is_retry),
             order=False,
         )

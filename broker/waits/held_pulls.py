@@ -1,15 +1,14 @@
 """Held pulls: long polls that wait for a message (broker-requests section 2.7).
 
 Class PullRequestHoldService. A pull is held under its topic and queue. On a master, the arrival of a matching message
-wakes it. On every role, a sweep each 5 s checks all held pulls: only the sweep wakes pulls on a slave, and only the
-sweep ends pulls whose deadline has passed.
+wakes it, and any arrival in its queue ends it once its deadline has passed. On every role, a sweep checks all held
+pulls: only the sweep wakes pulls on a slave, and pulls of a broker without long polling.
 
 Each woken pull makes a reply of up to 256 KiB. So pulls are woken in portions, and those of a peer that does not read
 its replies stay here until it does (issue 12.6).
 """
 
 import collections
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -24,7 +23,7 @@ from rmqlab.runtime.net.dispatch import Request
 from rmqlab.runtime.net.slices import Later
 
 SWEEP_PERIOD = 5.0
-"""Seconds."""
+"""Seconds, with long polling. Without it a sweep follows each `shortPollingTimeMills`."""
 WAKES_AT_ONCE = 64
 """Maximum number of pulls woken before sockets, timers and tasks have their turn."""
 LONG_WAKE = 0.005
@@ -87,8 +86,12 @@ class PullHold:
     """The pulls that are held, by topic and queue."""
 
     later: Later
+    now: Callable[[], float]
+    """Seconds of the process's clock."""
     errors: InternalErrors
     emit: Callable[..., object] = lambda _kind, **_fields: None
+    wakes_on_arrival: bool = attrs.field(default=True, init=False)
+    """False without long polling: then only the sweep wakes pulls."""
     _held: dict[Queue, list[HeldPull]] = attrs.field(factory=dict, init=False)
     _shares: dict[Any, _Share] = attrs.field(factory=dict, init=False)  # by channel
     _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
@@ -124,21 +127,24 @@ class PullHold:
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
         """Wake the pulls that match new messages at the end of their queue.
 
-        Pulls whose filters reject the message stay held.
+        Pulls whose filters reject the message stay held, unless their deadline has passed.
 
         If there are too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a
         sweep.
         """
         queue = (topic, queue_id)
-        if queue not in self._held or not self._may_compare(queue, queue_offset, len(tags_codes)):
+        if not self.wakes_on_arrival or queue not in self._held:
             return
+        if not self._may_compare(queue, queue_offset, len(tags_codes)):
+            return
+        now = self.now()
         for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
             if queue not in self._held:
                 break
             self._check(
                 queue,
                 lambda pull, end=max_offset, code=tags_code: (  # type: ignore[misc]  # bound now, called now
-                    end > pull.queue_offset and self._is_for(pull, topic, queue_id, end - 1, code)
+                    pull.deadline <= now or self._is_for(pull, topic, queue_id, end - 1, code)
                 ),
             )
 
@@ -181,12 +187,13 @@ class PullHold:
         if self._crowded:
             self.later(self._check_crowded)
 
-    def _wake_behind(self, queue: Queue, end: int, now: float = -math.inf) -> None:
+    def _wake_behind(self, queue: Queue, end: int) -> None:
         """Wake the pulls of a queue that are behind its end or expired.
 
-        A pull is behind if its offset is below `end`, and expired if its deadline is not after `now`.
+        A pull is behind if its offset is below `end`, and expired if its deadline has passed.
         """
         if queue in self._held:
+            now = self.now()
             self._check(queue, lambda pull: pull.deadline <= now or end > pull.queue_offset)
 
     def _check(self, queue: Queue, is_due: Callable[[HeldPull], bool]) -> None:
@@ -215,6 +222,8 @@ class PullHold:
 
     def _is_for(self, pull: HeldPull, topic: str, queue_id: int, offset: int, tags_code: int) -> bool:
         message_filter = pull.message_filter
+        if offset < pull.queue_offset:
+            return False
         if message_filter.by_code is not None and not message_filter.by_code(tags_code):
             return False
         if message_filter.by_properties is None:
@@ -283,7 +292,7 @@ class PullHold:
 
     # -- sweeping --------------------------------------------------------------------------------
 
-    def sweep(self, now: float, end_of: QueueEnd) -> None:
+    def sweep(self, end_of: QueueEnd) -> None:
         """Wake every pull whose queue has grown or whose deadline has passed.
 
         Tags are not compared. Pulls for all messages whose queue has grown are recorded: on a slave of 4.9, their
@@ -292,7 +301,7 @@ class PullHold:
         self._drop_closed()
         if not self._to_sweep:  # otherwise the previous sweep is not finished
             self._to_sweep = list(self._held)
-            self._sweep_some(now, end_of)
+            self._sweep_some(end_of)
 
     def _drop_closed(self) -> None:
         """Drop closed channels' postponed pulls, and entries of channels without pulls."""
@@ -304,7 +313,7 @@ class PullHold:
             if not share.pulls:
                 del self._shares[channel]
 
-    def _sweep_some(self, now: float, end_of: QueueEnd) -> None:
+    def _sweep_some(self, end_of: QueueEnd) -> None:
         """Sweep a portion of the queues."""
         portion = self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
         del self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
@@ -312,9 +321,9 @@ class PullHold:
             if queue in self._held:
                 end = end_of(*queue)
                 self._record_overdue(queue, end)
-                self._wake_behind(queue, end, now)
+                self._wake_behind(queue, end)
         if self._to_sweep:
-            self.later(partial(self._sweep_some, now, end_of))
+            self.later(partial(self._sweep_some, end_of))
 
     def _record_overdue(self, queue: Queue, end: int) -> None:
         overdue = sum(

@@ -182,7 +182,7 @@ def java_int(value: int) -> int:
 
 
 def java_long_sum(value: int) -> int:
-    """Return a sum wrapped to 64 bits, as in Java: 2^63 becomes -2^63."""
+    """Return a result wrapped to 64 bits, as in Java: 2^63 becomes -2^63."""
     return (value + 2**63) % 2**64 - 2**63
 
 

@@ -144,8 +144,9 @@ class MessageStore:
             self.putter.refusal = SLAVE_REFUSAL
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Replace settings, except paths, sizes and delay levels, as RocketMQ does."""
+        """Replace settings, except paths, file sizes and delay levels, as RocketMQ does."""
         self.config = self.cleaner.config = config
+        self.putter.reconfigure(config)
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def set_role(self, *, is_slave: bool) -> None:

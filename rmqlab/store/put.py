@@ -45,6 +45,7 @@ _MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
 _MAX_TOPIC: Final = 127
 _MAX_BATCH: Final = 32_768  # messages: each costs some 10 us, and other requests wait meanwhile
 _MAX_BATCH_GROWTH: Final = 16  # times the largest body: a batch's own properties are stored with each of its messages
+_LEAST_NEW_MAX_BODY: Final = 10  # bytes: a change to fewer has no effect
 _RECORD_SLACK: Final = 65_536  # bytes by which a record may exceed the largest body
 _SHORT: Final = struct.Struct(">h")
 _PACK: Final = {
@@ -76,7 +77,18 @@ class Putter:
     _max_record: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._max_body = self.config.max_message_size
+        self._limit_bodies(self.config.max_message_size)
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Follow `maxMessageSize`, unless it is below 10 bytes.
+
+        Source: CommitLog.updateMaxMessageSize.
+        """
+        if config.max_message_size >= _LEAST_NEW_MAX_BODY:
+            self._limit_bodies(config.max_message_size)
+
+    def _limit_bodies(self, size: int) -> None:
+        self._max_body = size
         # A record must fit into an empty file together with the blank after it (store-ha#12).
         self._max_record = min(self._max_body + _RECORD_SLACK, self.config.mapped_file_size_commit_log - BLANK_SIZE)
 

@@ -32,7 +32,7 @@ def alarm() -> DueAlarm:
 
 @pytest.fixture
 def store(tmp_path: pathlib.Path, alarm: DueAlarm) -> Iterator[MessageStore]:
-    arrivals = Arrivals(PullHold(ScriptedTurns().later, InternalErrors()), alarm)
+    arrivals = Arrivals(PullHold(ScriptedTurns().later, trio.current_time, InternalErrors()), alarm)
     store = MessageStore.open(small_config(tmp_path), now_millis=wall_millis, observer=arrivals)
     yield store
     store.close()

@@ -106,7 +106,7 @@ class Replay:
         clock = self.talk.clock
         while (sweep_at := (clock.seconds // SWEEP_PERIOD + 1) * SWEEP_PERIOD) < moment:
             clock.seconds = sweep_at
-            self.talk.broker.hold.sweep(sweep_at, self.talk.broker.store.max_queue_offset)
+            self.talk.sweep_held_pulls()
         clock.seconds = max(clock.seconds, moment)
 
     def _peer(self, address: str) -> ScriptedPeer:

@@ -70,11 +70,15 @@ def half_message(**properties: str) -> StoredMessage:
         ({PROPERTY_TRANSACTION_CHECK_TIMES: "many"}, 6000, CheckAction.CHECK),
         ({}, 72 * MILLIS_PER_HOUR, CheckAction.CHECK),
         ({}, 72 * MILLIS_PER_HOUR + 1, CheckAction.DISCARD),
+        ({}, 2**63 - 1, CheckAction.DISCARD),
+        ({}, 2**63, CheckAction.CHECK),  # overflows to an age below 0
         ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 99_999, CheckAction.POSTPONE),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 100_000, CheckAction.CHECK),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, 1000, CheckAction.CHECK),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "-1"}, 5999, CheckAction.POSTPONE),
         ({PROPERTY_CHECK_IMMUNITY_TIME: "long"}, 6000, CheckAction.CHECK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: str(2**53)}, 6000, CheckAction.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: str(2**62)}, 0, CheckAction.CHECK),  # 1000 times that is 0 in 64 bits
     ],
 )
 def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: CheckAction) -> None:

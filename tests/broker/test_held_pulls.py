@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
-from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
+from rmqlab.broker.scripted import ScriptedClock, ScriptedPeer, ScriptedTurns
 from rmqlab.broker.waits.held_pulls import CHECKS_AT_ONCE, QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
@@ -56,24 +56,29 @@ def turns() -> ScriptedTurns:
 
 
 @pytest.fixture
-def hold(turns: ScriptedTurns) -> PullHold:
-    return PullHold(turns.later, InternalErrors())
+def clock() -> ScriptedClock:
+    return ScriptedClock(0.0)
+
+
+@pytest.fixture
+def hold(turns: ScriptedTurns, clock: ScriptedClock) -> PullHold:
+    return PullHold(turns.later, clock.now, InternalErrors())
 
 
 def ends_at(offset: int) -> Callable[[str, int], int]:
     return lambda _topic, _queue_id: offset
 
 
-def test_a_sweep_records_pulls_that_missed_their_arrival(turns: ScriptedTurns, waker: Waker) -> None:
+def test_a_sweep_records_pulls_that_missed_their_arrival(hold: PullHold, waker: Waker) -> None:
     """store-ha#70."""
     events: list[dict[str, object]] = []
-    hold = PullHold(turns.later, InternalErrors(), lambda kind, **fields: events.append({"kind": kind, **fields}))
+    hold.emit = lambda kind, **fields: events.append({"kind": kind, **fields})
     hold.add("T", 0, held(waker))
-    hold.sweep(0.0, ends_at(5))
+    hold.sweep(ends_at(5))
     assert events == []
 
     hold.add("T", 0, held(waker))
-    hold.sweep(0.0, ends_at(6))
+    hold.sweep(ends_at(6))
     assert events == [{"kind": "held_pulls_overdue", "topic": "T", "queue": 0, "pulls": 2}]
 
 
@@ -95,6 +100,18 @@ def test_an_arrival_with_another_tag_wakes_no_pull(hold: PullHold, waker: Waker)
     assert len(waker.woken) == 1
 
 
+def test_any_arrival_ends_a_pull_of_its_queue_whose_time_is_over(
+    hold: PullHold, waker: Waker, clock: ScriptedClock
+) -> None:
+    """PullRequestHoldService.notifyMessageArriving."""
+    over = held(waker, deadline=15.0, matches={7}.__contains__)
+    hold.add("T", 0, over)
+    hold.add("T", 0, held(waker, deadline=15.1, matches={7}.__contains__))
+    clock.seconds = 15.0
+    hold.arrived("T", 0, 5, [8])
+    assert waker.woken == [over]
+
+
 def test_an_arrival_before_the_wanted_offset_wakes_no_pull(hold: PullHold, waker: Waker) -> None:
     hold.add("T", 0, held(waker, offset=10))
     hold.arrived("T", 0, 9, [0])
@@ -104,15 +121,17 @@ def test_an_arrival_before_the_wanted_offset_wakes_no_pull(hold: PullHold, waker
 def test_the_sweep_wakes_a_pull_whose_queue_grew_by_other_tags(hold: PullHold, waker: Waker) -> None:
     """broker-requests#32: the reply is 20 with an advanced offset."""
     hold.add("T", 0, held(waker, matches=set[int]().__contains__))
-    hold.sweep(1.0, ends_at(6))
+    hold.sweep(ends_at(6))
     assert len(waker.woken) == 1
 
 
-def test_the_sweep_ends_a_pull_whose_time_is_over(hold: PullHold, waker: Waker) -> None:
+def test_the_sweep_ends_a_pull_whose_time_is_over(hold: PullHold, waker: Waker, clock: ScriptedClock) -> None:
     hold.add("T", 0, held(waker, deadline=15.0))
-    hold.sweep(14.9, ends_at(5))
+    clock.seconds = 14.9
+    hold.sweep(ends_at(5))
     assert waker.woken == []
-    hold.sweep(15.0, ends_at(5))
+    clock.seconds = 15.0
+    hold.sweep(ends_at(5))
     assert len(waker.woken) == 1
     assert len(hold) == 0
 
@@ -123,7 +142,7 @@ def test_a_pull_whose_connection_closed_is_dropped_without_an_answer(hold: PullH
     hold.add("T", 0, gone)
     hold.arrived("T", 0, 5, [0])
     hold.add("T", 0, gone)
-    hold.sweep(20.0, ends_at(6))
+    hold.sweep(ends_at(6))
     assert waker.woken == []
     assert len(hold) == 0
 
@@ -171,7 +190,7 @@ def test_pulls_of_a_congested_peer_stay_held_until_it_drains(hold: PullHold) -> 
     hold.arrived("T", 0, 5, [0])
     assert len(waker.woken) == 4
     assert waker.woken[-1].request.channel is other
-    hold.sweep(1.0, ends_at(6))
+    hold.sweep(ends_at(6))
     assert len(hold) == 2
     slow.is_congested = False
     (drained,) = slow.drained
@@ -184,7 +203,7 @@ def test_pulls_of_a_peer_that_is_gone_are_forgotten(hold: PullHold, waker: Waker
     peer.is_congested = True
     hold.arrived("T", 0, 5, [0])
     peer.is_closed = True
-    hold.sweep(1.0, ends_at(5))
+    hold.sweep(ends_at(5))
     assert (waker.woken, len(hold), len(hold._shares)) == ([], 0, 0)
 
 
@@ -215,7 +234,7 @@ def test_many_queues_are_swept_in_portions(hold: PullHold, waker: Waker, turns: 
     for queue_id in range(3 * QUEUES_SWEPT_AT_ONCE):
         hold.add("T", queue_id, held(waker, deadline=10.0))
     looked: list[int] = []
-    hold.sweep(1.0, lambda _topic, queue_id: looked.append(queue_id) or 5)  # type: ignore[func-returns-value]
+    hold.sweep(lambda _topic, queue_id: looked.append(queue_id) or 5)  # type: ignore[func-returns-value]
     assert len(looked) == QUEUES_SWEPT_AT_ONCE
     turns.run_all()
     assert sorted(looked) == list(range(3 * QUEUES_SWEPT_AT_ONCE))

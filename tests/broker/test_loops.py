@@ -14,6 +14,7 @@ from rmqlab.broker.loops import (
     _expire_waits_forever,
     _save_offsets_forever,
     sample_log_forever,
+    sweep_held_pulls_forever,
 )
 from rmqlab.broker.testing import open_talking_broker
 from rmqlab.broker.waits.copy_waits import CopyWaits
@@ -117,3 +118,23 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
     assert unsaved.read_bytes() == b"2"
     saved = {path.name for path in (tmp_path / "store" / "config").iterdir()}
     assert saved >= {"consumerOffset.json", "topics.json", "subscriptionGroup.json"}
+
+
+@pytest.mark.parametrize(("is_long", "period"), [(True, 5.0), (False, 0.7)])
+async def test_held_pulls_are_swept_more_often_without_long_polling(
+    autojump_clock: MockClock, period: float, *, is_long: bool
+) -> None:
+    """PullRequestHoldService.run."""
+    del autojump_clock
+    began, sweeps = trio.current_time(), list[float]()
+    broker = cast(
+        "Any",
+        SimpleNamespace(
+            config=SimpleNamespace(long_polling_enable=is_long, short_polling_time_mills=700),
+            hold=SimpleNamespace(sweep=lambda _end_of: sweeps.append(round(trio.current_time() - began, 3))),
+            store=SimpleNamespace(max_queue_offset=None),
+        ),
+    )
+    with trio.move_on_after(3.5 * period):
+        await sweep_held_pulls_forever(broker, AlignedTimer())
+    assert sweeps == pytest.approx([period, 2 * period, 3 * period])

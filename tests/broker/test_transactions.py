@@ -151,6 +151,31 @@ async def test_the_producers_of_a_group_are_asked_in_turn_and_only_those_that_li
     assert [len(peer.asked) for peer in peers] == [5, 2, 5, 0]
 
 
+async def test_a_producer_that_does_not_read_is_passed_over_for_one_that_does(producer: Producer) -> None:
+    """ProducerManager.getAvailableChannel: one of three, or the last of them."""
+    others = [ScriptedPeer(f"127.0.0.1:5000{number}") for number in range(2, 4)]
+    peers = [producer.talk.peer, *others]
+    for peer in others:
+        producer.join(peer)
+    for peer in peers[1:]:
+        peer.is_congested = True
+    for _ in range(3):
+        producer.send()
+    await producer.after(60)
+    assert [len(peer.asked) for peer in peers] == [3, 0, 0]
+    producer.talk.peer.is_congested = True
+    await producer.after(60)
+    assert sum(len(peer.asked) for peer in peers) == 6
+
+
+async def test_a_half_message_without_a_group_is_nobodys(producer: Producer) -> None:
+    """Not even that of a group with an empty name."""
+    producer.join(producer.talk.peer, "")
+    producer.talk.send("orders", TRAN_MSG="true")
+    assert await producer.after(60) == []
+    assert producer.progress() == (1, None)
+
+
 async def test_a_message_whose_producers_are_gone_is_counted_on_and_asked_about_when_they_return(
     producer: Producer,
 ) -> None:

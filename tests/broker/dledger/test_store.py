@@ -130,6 +130,14 @@ def test_a_batch_is_an_entry_per_message(open_member: Open) -> None:
     assert bodies(member)[1:] == [item.body for item in items]
 
 
+def test_the_largest_message_is_that_of_the_start(open_member: Open) -> None:
+    """DLedgerCommitLog.MessageSerializer. A plain broker follows the setting."""
+    member = open_member("member")
+    member.lead()
+    member.store.reconfigure(attrs.evolve(member.store.config, max_message_size=20))
+    assert member.store.put(new_message(body=bytes(30))).is_stored
+
+
 def test_a_follower_refuses_puts_and_a_refused_put_uses_no_queue_offset(open_member: Open) -> None:
     """Section 8.3: refused before it was written."""
     member = open_member("member")

@@ -193,16 +193,48 @@ def test_a_group_without_members_is_an_error(talk: TalkingBroker) -> None:
     assert members(talk, "G") is None
 
 
-def test_a_client_silent_for_120_seconds_is_expired(talk: TalkingBroker, other: ScriptedPeer) -> None:
-    """broker-requests#41: the loop that closes their connections asks this each 10 s."""
+def test_a_client_silent_for_120_seconds_is_dropped(talk: TalkingBroker, other: ScriptedPeer) -> None:
+    """broker-requests#41: the loop does so each 10 s."""
     talk.heartbeat("G", "T")
     talk.clock.advance(EXPIRY - 1)
     talk.heartbeat("G", "T", peer=other)
     talk.clock.advance(1)
-    assert talk.broker.consumers.expired(talk.clock.now()) == []
+    talk.broker.drop_silent_clients()
+    assert not talk.peer.is_closed
     talk.clock.advance(1)
-    (member,) = talk.broker.consumers.expired(talk.clock.now())
-    assert member.channel.peer == talk.peer.peer
+    talk.broker.drop_silent_clients()
+    assert (talk.peer.is_closed, other.is_closed) == (True, False)
+    assert members(talk, "G") == ["127.0.0.1:50002@test"]
+
+
+def test_members_are_notified_of_a_silent_client_only_in_groups_where_it_was_not_silent(
+    talk: TalkingBroker, other: ScriptedPeer
+) -> None:
+    """ConsumerManager.scanNotActiveChannel removes it before its connection closes."""
+    talk.heartbeat("G", "T", peer=other)
+    talk.clock.advance(EXPIRY + 1)
+    for group in ("G", "H"):
+        talk.heartbeat(group, "T")
+    talk.heartbeat("H", "T", peer=other)
+    notifications(talk.peer)
+    talk.broker.drop_silent_clients()
+    talk.broker.channel_closed(other)  # type: ignore[arg-type]  # a stand-in
+    assert notifications(talk.peer) == ["H"]
+    assert members(talk, "G") == ["127.0.0.1:50001@test"]
+
+
+def test_the_expression_of_a_group_whose_members_were_silent_stays_in_use(open_broker: Opener) -> None:
+    """The group is removed without the event UNREGISTER, which an ordinary leave has."""
+    talk = open_broker(enable_property_filter=True)
+    subscription = {"topic": "T", "subString": "a > 1", "subVersion": 1, "expressionType": "SQL92"}
+    talk.heartbeat("G", subscriptionDataSet=[subscription])
+    talk.clock.advance(EXPIRY + 1)
+    talk.broker.drop_silent_clients()
+    talk.broker.channel_closed(talk.peer)  # type: ignore[arg-type]  # a stand-in
+    data = talk.broker.filters.find("T", "G")
+    assert members(talk, "G") is None
+    assert data is not None
+    assert not data.is_dead
 
 
 @pytest.mark.parametrize(

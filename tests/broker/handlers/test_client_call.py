@@ -4,6 +4,8 @@ import json
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker
@@ -11,6 +13,7 @@ from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import decode_message
+from rmqlab.runtime.net.remoting_errors import ConnectionLostError
 
 CLIENT = "127.0.0.1:50009@test"
 RUNNING = {"consumerGroup": "G", "clientId": CLIENT, "jstackEnable": "false"}
@@ -70,6 +73,43 @@ async def test_a_consumer_that_does_not_answer_is_a_consume_timeout(
     assert reply.remark is not None
     assert "10 s" in reply.remark
     assert len(consumer.asked) == 1
+
+
+class LeavingPeer(ScriptedPeer):
+    """Closes its connection in place of a reply."""
+
+    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ARG002, ASYNC109 - the real one's form
+        self.is_closed = True
+        raise ConnectionLostError(f"{self.peer} closed before the response to {command.code}")
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "expected", "seconds"),
+    [
+        (RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING, ResponseCode.CONSUME_MSG_TIMEOUT, 10),
+        (
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            {"topic": "T", "group": "G", "clientAddr": ""},
+            ResponseCode.SUCCESS,
+            5,
+        ),
+    ],
+)
+async def test_a_consumer_that_leaves_in_place_of_an_answer_times_out(
+    talk: TalkingBroker,
+    autojump_clock: MockClock,
+    code: RequestCode,
+    fields: dict[str, str],
+    expected: int,
+    seconds: float,
+) -> None:
+    """As the real broker does."""
+    del autojump_clock
+    talk.heartbeat("G", "T", peer=LeavingPeer("127.0.0.1:50009"))
+    began = trio.current_time()
+    reply = await passed_on(talk, code, fields)
+    assert reply.code == expected
+    assert trio.current_time() - began == pytest.approx(seconds)
 
 
 async def test_a_message_is_consumed_directly(talk: TalkingBroker, consumer: ScriptedPeer) -> None:

@@ -189,6 +189,17 @@ def test_a_woken_pull_is_checked_like_a_new_one(
     assert (reply.code, reply.ext_fields) == (code, {})
 
 
+@pytest.mark.parametrize(("millis", "is_released"), [(2**63 - 1, True), (2**62, False), (-(2**63), True)])
+def test_a_hold_that_would_end_after_2_to_63_has_ended(
+    filled: TalkingBroker, millis: int, *, is_released: bool
+) -> None:
+    """PullRequestHoldService adds it to the time of now."""
+    hold(filled, 5, suspendTimeoutMillis=millis)
+    before = len(filled.peer.replies)
+    filled.sweep_held_pulls()
+    assert len(filled.peer.replies) - before == is_released
+
+
 def test_a_woken_pull_is_filtered_by_the_subscription_of_now(filled: TalkingBroker) -> None:
     """PullRequestHoldService wakes it by the filter it was held with."""
     peer = ScriptedPeer("127.0.0.1:50002")
@@ -208,6 +219,17 @@ def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -
     talk.clock.advance(1)
     talk.sweep_held_pulls()
     assert talk.peer.replies[-1].code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_without_long_polling_only_the_sweep_wakes_a_pull(open_broker: Opener) -> None:
+    """ReputMessageService.doReput reports arrivals with long polling only."""
+    talk, peer = open_broker(long_polling_enable=False), ScriptedPeer("127.0.0.1:50002")
+    talk.send("T")
+    hold(talk, 1, peer=peer)
+    talk.send("T", body=b"late")
+    assert peer.replies == []
+    talk.sweep_held_pulls()
+    assert bodies(peer.replies[-1]) == [b"late"]
 
 
 def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, slave: TalkingBroker) -> None:

@@ -97,7 +97,7 @@ def test_a_reply_whose_delay_is_no_number_is_pushed_and_not_stored(
     talk: TalkingBroker, asker: ScriptedPeer, client_id: str
 ) -> None:
     reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(client_id, DELAY="x"), b"9.99")
-    assert (reply.code, "x" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    assert (reply.code, "x" in (reply.remark or ""), reply.raw_fields) == (ResponseCode.SYSTEM_ERROR, True, None)
     assert len(asker.asked) == (client_id == "asker")
     assert talk.broker.store.max_commit_log_offset == 0
     assert not talk.broker.errors.counts

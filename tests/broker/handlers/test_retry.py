@@ -68,6 +68,15 @@ def test_a_retry_remembers_where_it_began(talk: TalkingBroker) -> None:
     assert (message.properties["RETRY_TOPIC"], message.properties["ORIGIN_MESSAGE_ID"]) == ("T", "FIRST")
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_first_id_is_replaced(talk: TalkingBroker, blank: str) -> None:
+    """SendMessageProcessor.asyncConsumerSendMsgBack asks UtilAll.isBlank."""
+    offset = tried(talk, 0, ORIGIN_MESSAGE_ID=blank)
+    send_back(talk, offset)
+    first = last(talk, names.SCHEDULE_TOPIC, 2).properties["ORIGIN_MESSAGE_ID"]
+    assert first == f"7F00000100002A9F{offset:016X}"
+
+
 @pytest.mark.parametrize(
     ("times", "options"),
     [

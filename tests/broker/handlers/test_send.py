@@ -90,6 +90,17 @@ def test_the_template_does_not_work_once_auto_creation_is_off(open_broker: Opene
     assert talk.send("New").code == ResponseCode.TOPIC_NOT_EXIST
 
 
+def test_a_send_while_auto_creation_is_off_takes_the_permission_from_the_template(talk: TalkingBroker) -> None:
+    """TopicConfigManager.createTopicInSendMessageMethod; the real broker does so, too."""
+    talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"autoCreateTopicEnable=false")
+    assert talk.send("New").code == ResponseCode.TOPIC_NOT_EXIST
+    talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"autoCreateTopicEnable=true")
+    assert talk.send("New").code == ResponseCode.TOPIC_NOT_EXIST
+    template = talk.broker.topics.get("TBW102")
+    assert template is not None
+    assert (template.perm, template.write_queue_nums) == (6, 8)
+
+
 def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
     """broker-requests#15."""
     chosen = {talk.send("T", -1).ext_fields["queueId"] for _ in range(100)}

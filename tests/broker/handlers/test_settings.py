@@ -11,7 +11,9 @@ from rmqlab.broker.config import BrokerConfig, load_config
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ignored_settings import DEFAULTS
 from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.message import decode_message, parse_offset_message_id
 from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.config.settings import camel, snake
 from rmqlab.store.config import StoreConfig
@@ -197,3 +199,31 @@ def test_a_properties_file_keeps_its_format_and_unknown_settings(talk: TalkingBr
     assert parse_properties_text(path.read_text()) == {
         "brokerName": "b", "sendMessageThreadPoolNums": "16", "longPollingEnable": "true", "regionId": "x",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("levels", "sent", "stored"), [("1s 2s", "3", 3), ("1s " * 20, "20", 18)])
+def test_levels_that_a_request_changes_count_from_the_next_start_on(
+    talk: TalkingBroker, levels: str, sent: str, stored: int
+) -> None:
+    """ScheduleMessageService.load: queues of further levels are not delivered."""
+    assert change(talk, f"messageDelayLevel={levels.strip()}") == ResponseCode.SUCCESS
+    talk.send("orders", DELAY=sent)
+    assert talk.broker.store.max_queue_offset(names.SCHEDULE_TOPIC, stored - 1) == 1
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("500", [0, 13]), ("10", [13, 13]), ("9", [0, 0])])
+def test_a_new_size_of_messages_counts_at_once(talk: TalkingBroker, limit: str, expected: list[int]) -> None:
+    """CommitLog.updateMaxMessageSize. The real broker ignores less than 10 bytes, too."""
+    assert change(talk, f"maxMessageSize={limit}") == ResponseCode.SUCCESS
+    assert [talk.send("orders", body=bytes(size)).code for size in (500, 501)] == expected
+    assert change(talk, "maxMessageSize=600") == ResponseCode.SUCCESS
+    assert talk.send("orders", body=bytes(501)).code == ResponseCode.SUCCESS
+
+
+def test_records_and_ids_keep_the_address_of_the_start(talk: TalkingBroker) -> None:
+    """AbstractSendMessageProcessor.storeHost; the registration has the new one."""
+    assert change(talk, "brokerIP1=10.0.0.9\nlistenPort=12345") == ResponseCode.SUCCESS
+    reply = talk.send("orders")
+    assert parse_offset_message_id(reply.ext_fields["msgId"])[:2] == ("127.0.0.1", 10911)
+    (record,) = talk.broker.store.get_message("orders", 0, 0, 1).buffers
+    assert decode_message(record).store_host == ("127.0.0.1", 10911)
