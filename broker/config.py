@@ -151,6 +151,12 @@ class BrokerConfig:
     rocketmq_home: str = attrs.field(default="", metadata=FIXED)
     """Directory of conf/plain_acl.yml and conf/acl/; by default that of the settings file."""
     start_accept_send_request_time_stamp: int = attrs.field(default=0, validator=within(0, INT64))
+    enable_detail_stat: bool = True
+    """Whether request 315 has statistics of the queues of delayed messages. Read at the start only."""
+    enable_schedule_message_stats: bool = True
+    """Whether delayed messages count in request 315 when they are delivered."""
+    auto_delete_unused_stats: bool = False
+    """Whether statistics of a topic or group are dropped with it."""
     default_query_max_num: int = attrs.field(default=32, validator=within(0, 10_000))
     """Maximum number of messages in a reply to a query by unique key."""
 

@@ -64,6 +64,8 @@ def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) ->
     broker.emit("group_deleted", group=header.group_name, drops_offsets=header.drops_offsets)
     if header.drops_offsets:
         broker.offsets.remove_group(header.group_name)
+    if broker.config.auto_delete_unused_stats:
+        broker.stats.items.forget_group(header.group_name)
     return Reply()
 
 
