@@ -53,7 +53,10 @@ class StatsItem:
         self.size += size
 
     def sample(self, now_millis: int, *, of_hour: bool, of_day: bool) -> None:
-        """Sample the counters for the minute, and also for the hour and the day when they are due."""
+        """Sample the counters for the minute.
+
+        Also for the hour and the day when they are due.
+        """
         sample = Sample(now_millis, self.calls, self.messages, self.size)
         _append(self.minute, sample, _MINUTE_PERIOD)
         if of_hour:
@@ -63,7 +66,10 @@ class StatsItem:
 
 
 def _append(samples: collections.deque[Sample], sample: Sample, period: int) -> None:
-    """Append a sample. Before the first one zeros are assumed, a whole period earlier."""
+    """Append a sample.
+
+    Before the first one zeros are assumed, a whole period earlier.
+    """
     if not samples:
         samples.append(Sample(sample.at - period, 0, 0, 0))
     samples.append(sample)
@@ -74,7 +80,10 @@ Family = dict[str, StatsItem]
 
 @attrs.define(eq=False)
 class StatsItems:
-    """The items of one broker, by statistic and key. A key begins when it first counts."""
+    """The items of one broker, by statistic and key.
+
+    A key begins when it first counts.
+    """
 
     cluster_name: str
     """Key of the broker's own statistics. A later change of the setting does not change it, as in 4.9.8."""
@@ -123,7 +132,10 @@ class StatsItems:
             _count(self.queue_gets, f"{names.SCHEDULE_TOPIC}@{queue_id}@{names.SCHEDULE_GROUP}", 1, size)
 
     def sample(self, now_millis: int, *, of_hour: bool, of_day: bool) -> None:
-        """Sample all items. With the samples of the day, drop keys without traffic for a day."""
+        """Sample all items.
+
+        With the samples of the day, drop keys without traffic for a day.
+        """
         for family in self._families():
             for item in family.values():
                 item.sample(now_millis, of_hour=of_hour, of_day=of_day)
@@ -197,7 +209,10 @@ def _count(family: Family, key: str, messages: int, size: int, *, calls: int = 1
 
 
 def _window(samples: collections.deque[Sample], *, by_size: bool) -> BrokerStatsItem:
-    """Return sum, rate and average per call of a window; zeros before its first sample."""
+    """Return sum, rate and average per call of a window.
+
+    Zeros before its first sample.
+    """
     if not samples:
         return BrokerStatsItem(sum=0, tps=0.0, avgpt=0.0)
     first, last = samples[0], samples[-1]

@@ -14,6 +14,7 @@ from rmqlab.remoting.bodies.group import (
     ProducerTableInfo,
     SubscriptionGroupConfig,
 )
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import (
     DeleteSubscriptionGroupRequestHeader,
@@ -23,14 +24,11 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
-NO_GROUP = (b"null", b"[]")
-"""Bodies without effect that get a successful reply."""
-
 
 def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
     """Replace a group's whole configuration, known or not."""
     refuse_on_slave(broker)
-    if request.command.body.strip() not in NO_GROUP:
+    if request.command.body.strip() not in NO_OBJECT:
         group = SubscriptionGroupConfig.decode(request.command.body)
         if not broker.subscriptions.has_room(group.group_name):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has too many groups, or the name is too long")

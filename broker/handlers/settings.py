@@ -13,6 +13,7 @@ from rmqlab.broker.filter.table import compiled, is_tag_type
 from rmqlab.broker.ignored_settings import ineffective_settings
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.broker_admin import GetBrokerConfigResponseHeader
 from rmqlab.remoting.properties import write_properties_text
@@ -90,7 +91,7 @@ def check_client_config(broker: Broker, _header: None, request: Request) -> Repl
 
     Tags always can (broker-requests#48).
     """
-    if request.command.body.strip() == b"null":
+    if request.command.body.strip() in NO_OBJECT:
         return Reply()
     subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
     if subscription is None or is_tag_type(subscription.expression_type):

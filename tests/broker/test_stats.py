@@ -52,7 +52,10 @@ def test_hour_and_day_windows_grow_by_ten_minutes_and_by_an_hour() -> None:
 
 
 def test_the_first_sample_of_a_key_ends_a_whole_period() -> None:
-    """StatsItem.samplingInMinutes, samplingInHour: before the first sample zeros are assumed."""
+    """Before the first sample zeros are assumed.
+
+    StatsItem.samplingInMinutes, samplingInHour.
+    """
     stats = new_stats()
     sample(stats, 359)
     stats.count_put("orders", 6, 600)
