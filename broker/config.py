@@ -18,7 +18,14 @@ from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ignored_settings import UnusedConfig, ineffective_settings
 from rmqlab.broker.profiles import PROFILES
 from rmqlab.remoting.names import MASTER_ID, TRACE_TOPIC
-from rmqlab.runtime.config.settings import Settings, SettingsError, change_settings, read_settings, settings_text
+from rmqlab.runtime.config.settings import (
+    Settings,
+    SettingsError,
+    change_settings,
+    changed_unknown,
+    read_settings,
+    settings_text,
+)
 from rmqlab.runtime.config.validators import (
     FIXED,
     INT32,
@@ -151,6 +158,12 @@ class BrokerConfig:
     rocketmq_home: str = attrs.field(default="", metadata=FIXED)
     """Directory of conf/plain_acl.yml and conf/acl/; by default that of the settings file."""
     start_accept_send_request_time_stamp: int = attrs.field(default=0, validator=within(0, INT64))
+    enable_detail_stat: bool = True
+    """Whether request 315 has statistics of the queues of delayed messages. Read at the start only."""
+    enable_schedule_message_stats: bool = True
+    """Whether delayed messages count in request 315 when they are delivered."""
+    auto_delete_unused_stats: bool = False
+    """Whether statistics of a topic or group are dropped with it."""
     default_query_max_num: int = attrs.field(default=32, validator=within(0, 10_000))
     """Maximum number of messages in a reply to a query by unique key."""
 
@@ -248,7 +261,7 @@ class BrokerSettings:
         dledger, of_group = change_settings(self.dledger, changes)
         unused, kept = change_settings(self.unused, changes)
         values = {**self.source.values, **values, **more, **still_more, **of_group, **kept}
-        source = attrs.evolve(self.source, values=values)
+        source = attrs.evolve(self.source, values=values, unknown=changed_unknown(self.source, changes))
         # The saved file must load: a changed key may change defaults. The rule that a SLAVE has an id above 0 is
         # checked at the next start only, as in 4.9.8, because its tool changes one key at a time.
         _bind(attrs.evolve(source, source="read again from its file"))

@@ -64,7 +64,6 @@ DEFAULTS: Mapping[str, bool | int | str] = {
     "writeBufferHighWaterMark": 0,
     "writeBufferLowWaterMark": 0,
     # the broker
-    "autoDeleteUnusedStats": False,
     "commercialBaseCount": 1,
     "commercialBigCount": 1,
     "commercialEnable": True,
@@ -73,7 +72,6 @@ DEFAULTS: Mapping[str, bool | int | str] = {
     "consumerFallbehindThreshold": 16 * 2**30,
     "disableConsumeIfConsumerReadSlowly": False,
     "enableCalcFilterBitMap": False,
-    "enableDetailStat": True,
     "fetchNamesrvAddrByAddressServer": False,
     "filterServerNums": 0,
     "flushConsumerOffsetHistoryInterval": 60_000,
@@ -97,7 +95,6 @@ DEFAULTS: Mapping[str, bool | int | str] = {
     "enableLmq": False,
     "enableMultiDispatch": False,
     "enableScheduleAsyncDeliver": False,
-    "enableScheduleMessageStats": True,
     "fastFailIfNoBufferInStorePool": False,
     "flushCommitLogTimed": True,
     "flushLeastPagesWhenWarmMapedFile": 4096,

@@ -19,6 +19,7 @@ from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.stats import BrokerStats
+from rmqlab.broker.statsitems import StatsItems
 from rmqlab.broker.tables.clients import ConsumerTable, ProducerTable
 from rmqlab.broker.tables.locks import QueueLocks
 from rmqlab.broker.tables.offsets import ConsumerOffsetTable
@@ -44,6 +45,12 @@ from rmqlab.store.results import PutResult
 
 MAX_REQUEST_TASKS = 5000
 """Maximum number of tasks for requests that are passed on to clients: each lasts a few seconds at most."""
+
+
+def _new_stats(broker: "Broker") -> BrokerStats:
+    config = broker.config
+    items = StatsItems(config.broker_cluster_name, counts_queues=config.enable_detail_stat)
+    return BrokerStats(broker.now_millis(), items)
 
 
 def _open_filters(broker: "Broker") -> ConsumerFilterTable:
@@ -92,7 +99,7 @@ class Broker:
     operators: weakref.WeakSet[Channel] = attrs.field(factory=weakref.WeakSet)
     """Connections that sent an operator's request: for consume stats, or for a reset of offsets."""
     locks: QueueLocks = attrs.field(factory=QueueLocks)
-    stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
+    stats: BrokerStats = attrs.Factory(_new_stats, takes_self=True)
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(
         factory=collections.deque
     )
@@ -207,11 +214,11 @@ class Broker:
             self.stats.count_own_put(1, result.end_offset - result.physical_offset)
         return result
 
-    def put_due(self, message: NewMessage) -> PutResult:
+    def put_due(self, message: NewMessage, level: int) -> PutResult:
         """Store a delayed message that is due."""
         result = self.put_own(message)
-        if result.is_stored:
-            self.stats.count_delivery(message.topic, result.end_offset - result.physical_offset)
+        if result.is_stored and self.config.enable_schedule_message_stats:
+            self.stats.count_delivery(message.topic, level - 1, result.end_offset - result.physical_offset)
         return result
 
     def run_for_request(self, request: Request, fn: Callable[..., Awaitable[object]], *args: object) -> None:

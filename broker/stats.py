@@ -1,20 +1,19 @@
-"""Statistics of a broker: traffic, rates, daily totals, durations.
+"""Statistics of a broker: rates, daily totals, durations of puts and gets.
 
-Traffic is counted by topic and group, durations are those of puts and gets. Sources: broker-requests sections 6.5 and
-6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting costs a look-up and a few
-additions; `sample` computes the rest. A loop calls it every 10 s with the wall clock's time: this module reads no
-clock.
+Sources: broker-requests section 6.5; classes StoreStatsService, BrokerStats. Statistics by topic and group are in
+statsitems.py. `sample` computes what is not counted. A loop calls it every 10 s with the wall clock's time: this module
+reads no clock.
 """
 
 import bisect
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from rmqlab.broker.statsitems import StatsItems
 from rmqlab.remoting import names
-from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.text.localtime import local_time
 
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
-MAX_KEYS = 20_000
-"""Maximum number of keys in each family; further keys count in the totals only."""
-MAX_KEY_SIZE = 2048
-"""Characters of a key, and longer ones likewise: RETRY_TOPIC of a message that is sent back may have 32,767."""
 _WINDOWS = (1, 6, 60)
 """Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
 _TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -40,43 +35,6 @@ _LATENCY_BOUNDS = (
     *range(600, 1001, 100), *range(2000, 10_001, 1000), 2**63 - 1,
 )  # fmt: skip
 """Upper ends of the classes between which percentiles are interpolated."""
-
-
-class Sample(NamedTuple):
-    """The counters of a Traffic at one moment, in ms of the wall clock."""
-
-    at: int
-    calls: int
-    messages: int
-    size: int
-
-
-@attrs.define(eq=False)
-class Traffic:
-    """Traffic under one key: calls, messages, bytes; and samples of the past."""
-
-    began_at: int = 0
-    calls: int = 0
-    messages: int = 0
-    size: int = 0
-    minute: collections.deque[Sample] = attrs.field(init=False)
-    hour: collections.deque[Sample] = attrs.field(init=False)
-    day: collections.deque[Sample] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        nothing = Sample(self.began_at, 0, 0, 0)
-        self.minute = collections.deque([nothing], maxlen=7)
-        self.hour = collections.deque([nothing], maxlen=7)
-        self.day = collections.deque([nothing], maxlen=25)
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no call was counted in the samples of a whole day."""
-        return len(self.day) == self.day.maxlen and self.day[0].calls == self.calls
-
-    def now(self, at: int) -> Sample:
-        """The counters as they are."""
-        return Sample(at, self.calls, self.messages, self.size)
 
 
 @attrs.define(eq=False)
@@ -154,6 +112,21 @@ class DayTotals:
         self.get_yesterday, self.get_today = self.get_today, get
 
 
+@attrs.define(eq=False)
+class Total:
+    """Calls, messages and bytes since the start."""
+
+    calls: int = 0
+    messages: int = 0
+    size: int = 0
+
+    def count(self, messages: int, size: int) -> None:
+        """Count messages of one call."""
+        self.calls += 1
+        self.messages += messages
+        self.size += size
+
+
 class _Totals(NamedTuple):
     at: int
     put: int
@@ -165,25 +138,19 @@ class _Totals(NamedTuple):
 class BrokerStats:
     """The counters of one broker. `began_at` is in ms of the wall clock."""
 
-    def __init__(self, began_at: int = 0) -> None:
-        self.topic_puts: dict[str, Traffic] = {}
-        self.group_gets: dict[str, Traffic] = {}
-        """By `topic@group`, like the next."""
-        self.send_backs: dict[str, Traffic] = {}
-        self.puts = Traffic(began_at)
+    def __init__(self, began_at: int, items: StatsItems) -> None:
+        self.items = items
+        """What request 315 returns."""
+        self.puts = Total()
         """All that was stored."""
-        self.broker_puts = Traffic(began_at)
-        """What clients sent, and delayed messages once more when they are delivered. Its calls are not counted."""
-        self.gets = Traffic(began_at)
-        self.replicated_messages = 0
-        """Count a slave's dispatched records as puts, as RocketMQ's store does, without topics."""
-        self.replicated_size = 0
+        self.gets = Total()
+        self.replicated = Total()
+        """A slave's dispatched records count as puts, as in RocketMQ's store, without topics."""
         self.misses = 0
         self.put_failures = 0
         self.put_times = Times()
         self.get_times = Times()
         self.days = DayTotals()
-        self._sampled_at = began_at
         self._samples = 0
         self._day: date | None = None
         self._totals = collections.deque([_Totals(began_at, 0, 0, 0, 0)], maxlen=_WINDOWS[-1] + 1)
@@ -200,36 +167,25 @@ class BrokerStats:
 
     def count_client_put(self, topic: str, messages: int, size: int) -> None:
         """Count a record as a client's in request 315 only."""
-        self.count_topic_put(topic, messages, size)
-        self.broker_puts.messages += messages
-
-    def count_topic_put(self, topic: str, messages: int, size: int) -> None:
-        """Count a record under its topic only, such as a waiting retry."""
-        traffic = self.topic_puts.get(topic)
-        if traffic is None:
-            traffic = self._begin(self.topic_puts, topic)
-        traffic.calls += 1
-        traffic.messages += messages
-        traffic.size += size
+        self.items.count_topic_put(topic, messages, size)
+        self.items.count_broker_put(messages)
 
     def count_own_put(self, messages: int, size: int) -> None:
         """Count a record in the totals of the store only."""
-        self.puts.calls += 1
-        self.puts.messages += messages
-        self.puts.size += size
+        self.puts.count(messages, size)
 
-    def count_delivery(self, topic: str, size: int) -> None:
+    def count_delivery(self, topic: str, queue_id: int, size: int) -> None:
         """Count a delayed message in its own topic, when it is stored there.
 
-        It counts as a pull, too (class ScheduleMessageService).
+        It counts as a pull from its queue of the schedule topic, too (class ScheduleMessageService).
         """
         self.count_client_put(topic, 1, size)
-        self._count_group_get(names.SCHEDULE_TOPIC, names.SCHEDULE_GROUP, 1, size)
+        self.items.count_group_get(names.SCHEDULE_TOPIC, names.SCHEDULE_GROUP, 1, size)
+        self.items.count_schedule_get(queue_id, size)
 
     def count_replicated(self, messages: int, size: int) -> None:
         """Count messages of the master that a slave dispatched."""
-        self.replicated_messages += messages
-        self.replicated_size += size
+        self.replicated.count(messages, size)
 
     def count_put_failure(self) -> None:
         """Count a send that the store refused."""
@@ -237,55 +193,24 @@ class BrokerStats:
 
     def count_get(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count a pull that found messages."""
-        self._count_group_get(topic, group, messages, size)
-        self.gets.calls += 1
-        self.gets.messages += messages
-        self.gets.size += size
-
-    def _count_group_get(self, topic: str, group: str, messages: int, size: int) -> None:
-        key = f"{topic}@{group}"
-        traffic = self.group_gets.get(key)
-        if traffic is None:
-            traffic = self._begin(self.group_gets, key)
-        traffic.calls += 1
-        traffic.messages += messages
-        traffic.size += size
+        self.items.count_group_get(topic, group, messages, size)
+        self.items.count_broker_get(messages)
+        self.gets.count(messages, size)
 
     def count_miss(self) -> None:
         """Count a pull without messages."""
         self.misses += 1
-
-    def count_send_back(self, topic: str, group: str) -> None:
-        """Count a message that a consumer handed back."""
-        key = f"{topic}@{group}"
-        traffic = self.send_backs.get(key)
-        if traffic is None:
-            traffic = self._begin(self.send_backs, key)
-        traffic.calls += 1
-        traffic.messages += 1
-
-    def _begin(self, family: dict[str, Traffic], key: str) -> Traffic:
-        """Count under a new key, unless it is too long, or there are too many."""
-        traffic = Traffic(self._sampled_at)
-        if len(family) < MAX_KEYS and len(key) <= MAX_KEY_SIZE:
-            family[key] = traffic
-        return traffic
 
     # -- sampling ---------------------------------------------------------------------------------
 
     def sample(self, now_millis: int) -> None:
         """Sample all counters. To be called every 10 s."""
         self._samples += 1
-        self._sampled_at = now_millis
-        for traffic in self._all():
-            sample = traffic.now(now_millis)
-            traffic.minute.append(sample)
-            if self._samples % SAMPLES_PER_TEN_MINUTES == 0:
-                traffic.hour.append(sample)
-            if self._samples % SAMPLES_PER_HOUR == 0:
-                traffic.day.append(sample)
-        if self._samples % SAMPLES_PER_HOUR == 0:
-            self._forget_idle()
+        self.items.sample(
+            now_millis,
+            of_hour=self._samples % SAMPLES_PER_TEN_MINUTES == 0,
+            of_day=self._samples % SAMPLES_PER_HOUR == 0,
+        )
         self._totals.append(_Totals(now_millis, self.put_total, self.gets.calls, self.misses, self.gets.messages))
         if self._samples % _WINDOWS[1] == 0:
             self.put_times.turn_minute()
@@ -295,30 +220,17 @@ class BrokerStats:
             self.days.turn(self.put_total, self.gets.messages)
         self._day = today
 
-    def _forget_idle(self) -> None:
-        """Remove keys without traffic for a day: all their rates and sums are 0."""
-        for family in (self.topic_puts, self.group_gets, self.send_backs):
-            for key in [key for key, traffic in family.items() if traffic.is_idle]:
-                del family[key]
-
-    def _all(self) -> Iterator[Traffic]:
-        yield self.puts
-        yield self.broker_puts
-        yield self.gets
-        for family in (self.topic_puts, self.group_gets, self.send_backs):
-            yield from family.values()
-
     # -- reading ----------------------------------------------------------------------------------
 
     @property
     def put_total(self) -> int:
         """Messages stored since the start."""
-        return self.puts.messages + self.replicated_messages
+        return self.puts.messages + self.replicated.messages
 
     @property
     def put_size_total(self) -> int:
         """Their bytes in the commit log."""
-        return self.puts.size + self.replicated_size
+        return self.puts.size + self.replicated.size
 
     def put_tps(self) -> str:
         """Messages put per second over 10, 60 and 600 s; as text, like the next four."""
@@ -340,38 +252,6 @@ class BrokerStats:
         """Messages that pulls returned."""
         return self._rates(lambda totals: totals.got)
 
-    def group_get_tps(self, topic: str, group: str) -> float:
-        """Messages per second that a group pulled from a topic during the last minute."""
-        traffic = self.group_gets.get(f"{topic}@{group}")
-        return _window(traffic.minute, by_size=False).tps if traffic is not None else 0.0
-
-    def view(self, name: str, key: str, cluster: str) -> BrokerStatsData | None:
-        """Return the data of request 315; None without such an item."""
-        family, by_size = self._family(name, cluster)
-        traffic = family.get(key)
-        if traffic is None:
-            return None
-        has_calls = not name.startswith("BROKER_")  # BrokerStatsManager adds messages only there
-        return BrokerStatsData(
-            stats_minute=_window(traffic.minute, by_size=by_size, has_calls=has_calls),
-            stats_hour=_window(traffic.hour, by_size=by_size, has_calls=has_calls),
-            stats_day=_window(traffic.day, by_size=by_size, has_calls=has_calls),
-        )
-
-    def _family(self, name: str, cluster: str) -> tuple[dict[str, Traffic], bool]:
-        match name:
-            case "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE":
-                return self.topic_puts, name.endswith("SIZE")
-            case "GROUP_GET_NUMS" | "GROUP_GET_SIZE":
-                return self.group_gets, name.endswith("SIZE")
-            case "SNDBCK_PUT_NUMS":
-                return self.send_backs, False
-            case "BROKER_PUT_NUMS":
-                return {cluster: self.broker_puts}, False
-            case "BROKER_GET_NUMS":
-                return {cluster: self.gets}, False
-        return {}, False
-
     def _rates(self, value: Callable[[_Totals], int]) -> str:
         last = self._totals[-1]
         rates = []
@@ -380,14 +260,3 @@ class BrokerStats:
             seconds = (last.at - first.at) / 1000
             rates.append((value(last) - value(first)) / seconds if seconds > 0 else 0.0)
         return " ".join(map(str, rates))
-
-
-def _window(samples: collections.deque[Sample], *, by_size: bool, has_calls: bool = True) -> BrokerStatsItem:
-    first, last = samples[0], samples[-1]
-    total = last.size - first.size if by_size else last.messages - first.messages
-    seconds, calls = (last.at - first.at) / 1000, last.calls - first.calls
-    return BrokerStatsItem(
-        sum=total,
-        tps=total / seconds if seconds > 0 else 0.0,
-        avgpt=total / calls if calls and has_calls else 0.0,
-    )

@@ -28,7 +28,7 @@ from rmqlab.nameserver.route import Registered, Registration
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.remoting.bodies.registration import body_crc32, decode_registration_in_steps
 from rmqlab.remoting.bodies.topic import DataVersion, TopicList
-from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import FALSE, TRUE
@@ -40,8 +40,6 @@ from rmqlab.store.files.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later get routes as strict JSON (remoting#16)."""
-_NO_VERSION = (b"null", b"[]")
-"""Text that fastjson parses as null."""
 
 
 # -- brokers -------------------------------------------------------------------------------------
@@ -61,8 +59,6 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
             registered = _placed(state, registration, request)
         else:
             registered = yield from _registered(state, header, request)
-    except BodyError as exc:
-        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
     response = headers.RegisterBrokerResponseHeader(
@@ -156,10 +152,7 @@ def query_data_version(state: Nameserver, header: headers.QueryDataVersionReques
 
     If it need not, this request was its heartbeat.
     """
-    try:
-        version = None if request.command.body in _NO_VERSION else DataVersion.decode(request.command.body)
-    except BodyError as exc:
-        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    version = None if request.command.body in NO_OBJECT else DataVersion.decode(request.command.body)
     changed, held = state.routes.query_data_version(header.broker_addr, version, now=state.now())
     response = headers.QueryDataVersionResponseHeader(changed=TRUE if changed else FALSE)
     return Reply(header=response, body=b"" if held is None else held.encode())

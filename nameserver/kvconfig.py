@@ -10,10 +10,12 @@ import itertools
 import logging
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import msgspec
 
+from rmqlab.remoting.body import BodyError, Table
 from rmqlab.runtime.regularfile import read_regular
 from rmqlab.store.files.configfile import backup_path, save_config_file
 
@@ -48,8 +50,23 @@ class KvLimitError(Exception):
     """
 
 
-class _KvFile(msgspec.Struct, rename="camel"):
+class _KvFile(Table, frozen=True, kw_only=True):
+    """KVConfigSerializeWrapper. It reads what fastjson reads, as people write it."""
+
     config_table: dict[str, dict[str, str | None]]
+
+    @classmethod
+    def normalized(cls, value: Any) -> Any:
+        """Convert numbers, booleans and objects in place of values to text."""
+        table = value.get("configTable") if isinstance(value, dict) else None
+        for values in table.values() if isinstance(table, dict) else ():
+            if isinstance(values, dict):
+                values |= {key: _text_of(item) for key, item in values.items() if not isinstance(item, str)}
+        return value
+
+
+def _text_of(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 @attrs.frozen
@@ -118,7 +135,7 @@ class KvDraft:
 
     def save(self) -> None:
         """Write the file. OSError: the file is as before."""
-        content = _KvFile({name: _without_nulls(values) for name, values in self.namespaces.items()})
+        content = _KvFile(config_table={name: _without_nulls(values) for name, values in self.namespaces.items()})
         save_config_file(pathlib.Path(self.path), msgspec.json.encode(content))
 
 
@@ -136,7 +153,7 @@ class KvConfig:
 
     def __attrs_post_init__(self) -> None:
         self._keys = sum(map(len, self.namespaces.values()))
-        self._size = len(msgspec.json.encode(_KvFile({}))) + sum(
+        self._size = len(msgspec.json.encode(_KvFile(config_table={}))) + sum(
             _namespace_size(name) + sum(_entry_size(key, value) for key, value in values.items())
             for name, values in self.namespaces.items()
         )
@@ -175,21 +192,25 @@ class KvConfig:
 
 
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
-    """Read the file; a missing one makes an empty table.
+    """Read the file; a missing or empty one makes an empty table.
 
-    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start empty, and
-    write that at the next change. KvFileError if the backup is damaged too, or the file cannot be read: the older
+    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ's start fails, or it
+    starts empty, and writes that at the next change. KvFileError if the backup is damaged too, or the file cannot be read: the older
     backup would be saved over it.
     """
     failures: list[str] = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):
         try:
-            return KvConfig(path, msgspec.json.decode(read_regular(candidate), type=_KvFile).config_table)
+            if not (content := read_regular(candidate)).strip():
+                logger.warning("%s is not used: it is empty", candidate)
+                continue
+            content.decode()  # else the parser would replace what is damaged
+            return KvConfig(path, _KvFile.decode(content).config_table)
         except FileNotFoundError:
             continue
         except OSError as exc:
             raise KvFileError("; ".join([*failures, f"{candidate}: {exc.strerror or exc}"])) from exc
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        except (UnicodeDecodeError, BodyError) as exc:
             failures.append(f"{candidate}: {exc}")
             logger.warning("%s is not used: %s", candidate, exc)
     if failures:

@@ -85,7 +85,8 @@ class DelayedDelivery:
 
     store: MessageStore
     path: pathlib.Path
-    put: Callable[[NewMessage], PutResult]
+    put: Callable[[NewMessage, int], PutResult]
+    """Stores a message whose delay level is the second argument."""
     """Stores a message for which no client waits."""
     now_millis: Callable[[], int]
     alarm: DueAlarm
@@ -255,7 +256,7 @@ class DelayedDelivery:
         topic, queue_id = destination(stored)
         if topic in NEVER_DELAYED:
             raise RecordError(f"a delayed message may not go to {topic}")
-        result = self.put(copy_of(stored, topic, queue_id))
+        result = self.put(copy_of(stored, topic, queue_id), level)
         if is_final(result):
             raise RecordError(f"{result.status.name}: {result.reason}")
         if result.decision is not None:

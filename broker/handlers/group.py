@@ -14,6 +14,7 @@ from rmqlab.remoting.bodies.group import (
     ProducerTableInfo,
     SubscriptionGroupConfig,
 )
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import (
     DeleteSubscriptionGroupRequestHeader,
@@ -23,14 +24,11 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
-NO_GROUP = (b"null", b"[]")
-"""Bodies without effect that get a successful reply."""
-
 
 def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
     """Replace a group's whole configuration, known or not."""
     refuse_on_slave(broker)
-    if request.command.body.strip() not in NO_GROUP:
+    if request.command.body.strip() not in NO_OBJECT:
         group = SubscriptionGroupConfig.decode(request.command.body)
         if not broker.subscriptions.has_room(group.group_name):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has too many groups, or the name is too long")
@@ -64,6 +62,8 @@ def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) ->
     broker.emit("group_deleted", group=header.group_name, drops_offsets=header.drops_offsets)
     if header.drops_offsets:
         broker.offsets.remove_group(header.group_name)
+    if broker.config.auto_delete_unused_stats:
+        broker.stats.items.forget_group(header.group_name)
     return Reply()
 
 

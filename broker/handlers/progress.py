@@ -42,7 +42,7 @@ def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, requ
         for queue_id in range(topic.read_queue_nums):
             entries.add(encode_entry(*_position(broker, group, topic.topic_name, queue_id)))
             yield
-        tps += broker.stats.group_get_tps(topic.topic_name, group)
+        tps += broker.stats.items.group_get_tps(topic.topic_name, group)
         yield
     return Reply(body=_consume_stats(tps, entries.joined()))
 
@@ -62,7 +62,7 @@ def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHead
                 total_diff += position.broker_offset - position.consumer_offset
                 entries.add(encode_entry(queue, position))
                 yield
-            stats.add(_consume_stats(broker.stats.group_get_tps(topic.topic_name, group), entries.joined()))
+            stats.add(_consume_stats(broker.stats.items.group_get_tps(topic.topic_name, group), entries.joined()))
         groups.add(b"{%b:[%b]}" % (msgspec.json.encode(group), stats.joined()))
         yield
     address = msgspec.json.encode(broker.config.address)

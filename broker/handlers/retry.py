@@ -63,8 +63,10 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     if not result.is_stored:
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
     if message.topic == names.SCHEDULE_TOPIC:  # no dead letter (class SendMessageProcessor)
-        broker.stats.count_topic_put(message.topic, 1, result.end_offset - result.physical_offset)
-    broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
+        size = result.end_offset - result.physical_offset
+        broker.stats.items.count_topic_put(message.topic, 1, size)
+        broker.stats.items.count_schedule_put(message.queue_id, size)
+    broker.stats.items.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
     if result.decision is None:
         return Reply()
     result.decision.when_made(lambda status, cause: request.reply(_outcome(status, cause)))

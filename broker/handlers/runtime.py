@@ -135,7 +135,7 @@ def _span(seconds: int) -> str:
 
 def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHeader, _request: Request) -> Reply:
     """One statistic over the last minute, hour and day."""
-    data = broker.stats.view(header.stats_name, header.stats_key or "", broker.config.broker_cluster_name)
+    data = broker.stats.items.view(header.stats_name, header.stats_key or "")
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"nothing was counted for {header.stats_name} {header.stats_key}")
     return Reply(body=data.encode())

@@ -183,6 +183,8 @@ def _send_single(
     began = stopwatch.wall()
     result = broker.store.append(message)
     broker.stats.put_times.count(stopwatch.wall() - began)
+    if result.is_stored and message.topic == names.SCHEDULE_TOPIC:
+        broker.stats.items.count_schedule_put(message.queue_id, result.end_offset - result.physical_offset)
     return finish_send(broker, request, result, message.topic, queue_id, waits=waits, min_copies=min_copies)
 
 

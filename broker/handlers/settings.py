@@ -7,12 +7,13 @@ Configuration, ClientManageProcessor.
 import logging
 from pathlib import Path
 
-from rmqlab.broker.config import KINDS, BrokerSettings
+from rmqlab.broker.config import KINDS
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.table import compiled, is_tag_type
 from rmqlab.broker.ignored_settings import ineffective_settings
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.broker_admin import GetBrokerConfigResponseHeader
 from rmqlab.remoting.properties import write_properties_text
@@ -41,10 +42,11 @@ _NAMED = 5
 def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply:
     """Return all settings as `key=value` lines (broker-requests#61).
 
-    The header has the version that counts their changes.
+    Unknown settings of the file, too. The header has the version that counts their changes.
     """
     settings = broker.settings
-    lines = settings_lines(settings.broker, settings.store, settings.ha, settings.dledger, settings.unused)
+    known = settings_lines(settings.broker, settings.store, settings.ha, settings.dledger, settings.unused)
+    lines = {**settings.source.unknown, **known}
     for path in ("storePathRootDir", "storePathCommitLog"):
         lines[path] = this_machine().path_name(Path(lines[path]))
     lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]
@@ -53,7 +55,7 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
 
 
 def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Change settings at once, and in their file. Unknown keys are ignored.
+    """Change settings at once, and in their file. Unknown keys are ignored unless the file has them.
 
     Code 16 for a key that no request may change, in any spelling. If one value is invalid, or the file cannot be saved,
     nothing changes: RocketMQ would run with other settings than those of its file.
@@ -63,26 +65,22 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
         if forbidden := forbidden_keys(requested, KINDS, *NEVER_CHANGED, *broker.config.config_black_list.split(";")):
             names = ", ".join(shown(key)[1:-1] for key in forbidden[:_NAMED])
             raise Refusal(ResponseCode.NO_PERMISSION, f"{names} cannot be changed by a tool")
-        changes = {key: value for key, value in requested.items() if key in _KNOWN}
+        own = _KNOWN | broker.settings.source.unknown.keys()
+        changes = {key: value for key, value in requested.items() if key in own}
         settings = broker.settings.changed(changes)
         settings.save()
     except SettingsError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
     except OSError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change is not saved: {exc.strerror or exc}") from None
-    _apply(broker, settings)
+    broker.reconfigure(settings)
+    if "brokerPermission" in changes:  # also without a change, as in 4.9.8
+        broker.topics.bump_version()
+        broker.registration.register_soon()
     if ineffective := ineffective_settings({snake(key): value for key, value in changes.items()}):
         log.warning("%s set keys without effect here: %s", request.channel.peer, ", ".join(ineffective))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
     return Reply()
-
-
-def _apply(broker: Broker, settings: BrokerSettings) -> None:
-    permission = broker.config.broker_permission
-    broker.reconfigure(settings)
-    if broker.config.broker_permission != permission:
-        broker.topics.bump_version()
-        broker.registration.register_soon()
 
 
 def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
@@ -90,7 +88,7 @@ def check_client_config(broker: Broker, _header: None, request: Request) -> Repl
 
     Tags always can (broker-requests#48).
     """
-    if request.command.body.strip() == b"null":
+    if request.command.body.strip() in NO_OBJECT:
         return Reply()
     subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
     if subscription is None or is_tag_type(subscription.expression_type):

@@ -64,6 +64,8 @@ def delete_topic(broker: Broker, _header: None, request: Request) -> Reply:
 
 def _drop_queues(broker: Broker, topic: str) -> None:
     broker.store.delete_topic(topic)
+    if broker.config.auto_delete_unused_stats:
+        broker.stats.items.forget_topic(topic)
     broker.emit("topic_deleted", topic=topic)
 
 

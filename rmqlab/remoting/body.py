@@ -17,6 +17,9 @@ import msgspec
 
 from rmqlab.remoting.fastjson import BODY_LIMITS, TABLE_LIMITS, FastJsonError, TextLimits, parse_fastjson
 
+NO_OBJECT = (b"null", b"[]")
+"""Bodies that fastjson parses as null where it expects an object."""
+
 
 class BodyError(ValueError):
     """The body does not fit the request or response.

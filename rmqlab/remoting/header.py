@@ -5,6 +5,7 @@ booleans, which are converted to text. Header classes use Python's field names; 
 names on the wire.
 """
 
+import contextlib
 import enum
 import functools
 import itertools
@@ -67,8 +68,12 @@ def _text(value: object) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
-_DECIMAL = b'.0"'
-"""JSON with this may contain a number that msgspec accepts as an integer and Java rejects."""
+_FRACTION = re.compile(rb'"[-+0-9:\s]++[.eE]')
+"""Finds values, quoted or not, that begin with a number with a fraction or an exponent.
+
+msgspec accepts `1.0` and `1e5` as integers, and Java rejects them.
+"""
+_FRACTION_TEXT = re.compile(r"[-+]?[0-9]++[.eE]")
 
 MAX_FIELDS = 20_000
 """Maximum number of ext fields in one header: RocketMQ sends up to 30, and millions of them take seconds."""
@@ -90,7 +95,7 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
         return header_from_json(kind, bytes(raw).decode("utf-8", "replace").encode())
     except (msgspec.DecodeError, RecursionError):
         return _header_as_java(kind, raw)
-    return header if _DECIMAL not in bytes(raw) else _header_as_java(kind, raw)
+    return header if _FRACTION.search(bytes(raw)) is None else _header_as_java(kind, raw)
 
 
 def _header_as_java(kind: type[H], raw: bytes | msgspec.Raw) -> H:
@@ -126,10 +131,10 @@ def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
 
     HeaderError if they do not fit.
     """
-    try:
-        return msgspec.convert(fields, kind, strict=False)
-    except msgspec.ValidationError:
-        return _read_as_java(kind, fields)
+    if not any(map(_FRACTION_TEXT.match, fields.values())):
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(fields, kind, strict=False)
+    return _read_as_java(kind, fields)
 
 
 def _read_as_java(kind: type[H], fields: Mapping[str, str]) -> H:

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from rmqlab.broker.scripted import ScriptedPeer
-from rmqlab.broker.stats import MAX_KEY_SIZE, MAX_KEYS, BrokerStats
+from rmqlab.broker.stats import BrokerStats
+from rmqlab.broker.statsitems import MAX_KEY_SIZE, MAX_KEYS, StatsItems
 from rmqlab.broker.tables.clients import (
     MAX_NAME_SIZE,
     ConsumerTable,
@@ -236,22 +237,22 @@ def test_a_request_locks_so_many_queues(talk: TalkingBroker) -> None:
 
 
 def test_long_keys_count_in_the_totals_only() -> None:
-    stats = BrokerStats(0)
+    stats = BrokerStats(0, StatsItems("c"))
     topic = "T" * (MAX_KEY_SIZE - len("@g"))
     for name in (topic, topic + "T"):
-        stats.count_send_back(name, "g")
-    assert [*stats.send_backs] == [f"{topic}@g"]
+        stats.items.count_send_back(name, "g")
+    assert [*stats.items.send_backs] == [f"{topic}@g"]
 
 
 def test_statistics_have_so_many_keys_and_forget_those_of_yesterday() -> None:
-    stats = BrokerStats(0)
+    stats = BrokerStats(0, StatsItems("c"))
     for number in range(MAX_KEYS + 10):
         stats.count_put(f"T{number}", 1, 1)
-    assert (len(stats.topic_puts), stats.puts.messages) == (MAX_KEYS, MAX_KEYS + 10)
+    assert (len(stats.items.topic_puts), stats.puts.messages) == (MAX_KEYS, MAX_KEYS + 10)
     for hour in range(26):
         stats.count_put("T1", 1, 1)
         for _ in range(360):
             stats._samples += 1
         stats._samples -= 1
         stats.sample(hour * 3_600_000)
-    assert list(stats.topic_puts) == ["T1"]
+    assert list(stats.items.topic_puts) == ["T1"]

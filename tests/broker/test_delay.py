@@ -291,10 +291,10 @@ def test_an_unexpected_failure_skips_the_message_that_causes_it(
 ) -> None:
     put = talk.broker.delay.put
 
-    def fail(message: NewMessage) -> PutResult:
+    def fail(message: NewMessage, level: int) -> PutResult:
         if message.body == b"bad":
             raise RuntimeError("a fault of ours")
-        return put(message)
+        return put(message, level)
 
     monkeypatch.setattr(talk.broker.delay, "put", fail)
     talk.send("orders", body=b"bad", DELAY="1")

@@ -56,7 +56,7 @@ class Deliveries:
                 counter.looks += 1
                 return super().deliver_due()
 
-        def put(message: NewMessage) -> PutResult:
+        def put(message: NewMessage, _level: int) -> PutResult:
             self.at.append(clock.current_time() - began)
             return self._store.put(message)
 
@@ -161,7 +161,7 @@ class Group:
         self.decisions: list[Decision] = []
         self.delay = DelayedDelivery(store, path, self._put, wall_millis, alarm)
 
-    def _put(self, _message: NewMessage) -> PutResult:
+    def _put(self, _message: NewMessage, _level: int) -> PutResult:
         self.decisions.append(Decision())
         return PutResult(PutStatus.PUT_OK, decision=self.decisions[-1])
 

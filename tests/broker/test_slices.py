@@ -8,6 +8,7 @@ from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.offset import ConsumeStats, ConsumeStatsList
 from rmqlab.remoting.bodies.topic import TopicStatsTable
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.boundary import InternalErrors
@@ -62,12 +63,14 @@ def test_work_for_a_peer_that_is_gone_ends() -> None:
 
 def test_a_failure_in_a_later_slice_gets_an_error_reply() -> None:
     slices, turns, request = open_slices()
-    refused, broken = request(), request()
+    refused, broken, invalid = request(), request(), request()
     slices.begin(work(UNITS_AT_ONCE, Refusal(ResponseCode.TOPIC_NOT_EXIST, "no")), refused)
     slices.begin(work(UNITS_AT_ONCE, RuntimeError("on purpose")), broken)
+    slices.begin(work(UNITS_AT_ONCE, BodyError("a body that is invalid near its end")), invalid)
     turns.run_all()
-    assert [one.channel.replies[0].code for one in (refused, broken)] == [
+    assert [one.channel.replies[0].code for one in (refused, broken, invalid)] == [
         ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_ERROR,
     ]
     assert slices.errors.counts == {"request 202": 1}

@@ -61,9 +61,9 @@ async def test_records_of_transactions_count_as_no_sends_and_the_checks_reads_as
     producer.send()
     stats = producer.talk.broker.stats
     await producer.after(60)
-    assert {topic: put.messages for topic, put in stats.topic_puts.items()} == {names.HALF_TOPIC: 2}
-    assert (stats.broker_puts.messages, stats.put_total) == (2, 5)
-    pulled = {key: get.messages for key, get in stats.group_gets.items()}
+    assert {topic: put.messages for topic, put in stats.items.topic_puts.items()} == {names.HALF_TOPIC: 2}
+    assert (stats.items.broker_puts["DefaultCluster"].messages, stats.put_total) == (2, 5)
+    pulled = {key: get.messages for key, get in stats.items.group_gets.items()}
     assert pulled == {
         "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": 1,
         "RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS": 1,

@@ -12,6 +12,7 @@ from rmqlab.nameserver.handlers import HANDLERS, ROUTES
 from rmqlab.remoting.bodies.route import ClusterInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import JSON, ROCKETMQ
 from rmqlab.store.files.configfile import on_disk
 from rmqlab.store.files.disk import Disk
 
@@ -333,3 +334,16 @@ def test_a_silent_broker_is_dropped_and_its_connection_closed(bench: Any) -> Non
     assert wire.closed_for == "no registration for more than 120 s"
     assert [kind for kind, _ in bench.events] == ["broker_registered", "broker_expired"]
     assert bench.events[-1][1]["remaining"] == {}
+
+
+@pytest.mark.parametrize("code", [RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION])
+def test_an_invalid_body_gets_its_reply_in_json_whatever_the_codec(bench: Any, code: RequestCode) -> None:
+    """Exceptions get replies without the request's codec.
+
+    NettyRemotingAbstract.processRequestCommand.
+    """
+    fields = {"brokerName": "b", "brokerAddr": "10.0.0.1:1", "clusterName": "c", "brokerId": "0", "bodyCrc32": "0"}
+    command = Command(code, body=b"junk", raw_fields=fields, serialize_type=ROCKETMQ)
+    reply = bench.ask(command)
+    assert (reply.code, reply.serialize_type) == (ResponseCode.SYSTEM_ERROR, JSON)
+    assert not bench.dispatcher.errors.counts

@@ -66,8 +66,13 @@ def test_a_null_value_is_kept_in_memory_and_left_out_of_the_file(tmp_path: pathl
     assert (tmp_path / "kv.json").read_text() == '{"configTable":{"ns":{}}}'
 
 
-def test_no_file_is_an_empty_table(tmp_path: pathlib.Path) -> None:
-    assert load_kv_config(tmp_path / "none.json").namespaces == {}
+@pytest.mark.parametrize("content", [None, b"", b"\n"])
+def test_no_file_or_an_empty_one_is_an_empty_table(tmp_path: pathlib.Path, content: bytes | None) -> None:
+    path = tmp_path / "kv.json"
+    if content is not None:
+        path.write_bytes(content)
+        path.with_name("kv.json.bak").write_bytes(content)
+    assert load_kv_config(path).namespaces == {}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +93,13 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
     (tmp_path / "kv.json.bak").write_text("[]")
     with pytest.raises(KvFileError, match=r"kv\.json: .*kv\.json\.bak: "):
         load_kv_config(tmp_path / "kv.json")
+
+
+def test_a_file_is_read_as_fastjson_reads_it(tmp_path: pathlib.Path) -> None:
+    """People edit it while the nameserver is stopped. 4.9.8 reads text that is no strict JSON."""
+    path = tmp_path / "kv.json"
+    path.write_text("{configTable:{'A':{'k':5,'b':true,}, /* none yet */ 'B':{}}}")
+    assert load_kv_config(path).namespaces == {"A": {"k": "5", "b": "true"}, "B": {}}
 
 
 def test_an_unreadable_file_is_an_error_although_it_has_a_backup(tmp_path: pathlib.Path) -> None:

@@ -226,6 +226,18 @@ def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[st
     return evolved(settings, changed), changed
 
 
+def changed_unknown(settings: Settings, changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the unknown keys of a file with `changes` applied to them.
+
+    SettingsError for text that is not one line.
+    """
+    changed = {key: changes.get(key, value) for key, value in settings.unknown.items()}
+    for key, value in changed.items():
+        if fault := line_fault(value):
+            raise SettingsError(f"{key} = {shown(value)}: expected {fault}")
+    return changed
+
+
 def evolved(settings: T, changed: Mapping[str, Any]) -> T:
     """Return settings with these values, by our names.
 

@@ -98,7 +98,7 @@ class Request:
             buffers = self._encoded(reply)
         except Exception as exc:  # noqa: BLE001 - a boundary: replies are also released by timers and other peers
             self.errors.caught("reply", exc, f"request code {self.command.code} from {self.channel.peer}")
-            buffers = self._encoded(_failed(self.command, f"{type(exc).__name__}: the reply cannot be encoded"))
+            buffers = self._encoded(failed(self.command, f"{type(exc).__name__}: the reply cannot be encoded"))
         self.channel.write(*buffers)
 
     def _encoded(self, reply: Reply) -> Sequence[Buffer]:
@@ -192,7 +192,7 @@ class Dispatcher(Generic[S]):
         route = self.table.get(command.code)
         try:
             if self.admit is not None and (refusal := self.admit(channel, command)) is not None:
-                command.serialize_type = JSON  # rejected outside of the handlers, as in `_failed`
+                command.serialize_type = JSON  # rejected outside of the handlers, as in `failed`
                 reply: Reply | None = refusal
             elif route is None:
                 self._count_unserved(channel.peer, command.code)
@@ -203,10 +203,10 @@ class Dispatcher(Generic[S]):
         except Refusal as exc:
             reply = Reply(exc.code, remark=str(exc))
         except (HeaderError, BodyError) as exc:
-            reply = _failed(command, str(exc))
+            reply = failed(command, str(exc))
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught(f"request {command.code}", exc, f"from {channel.peer}")
-            reply = _failed(command, f"{type(exc).__name__}: {exc}")
+            reply = failed(command, f"{type(exc).__name__}: {exc}")
         if reply is not None:
             request.reply(reply)
             return None
@@ -228,7 +228,7 @@ class Dispatcher(Generic[S]):
 MAX_UNSERVED = 1000
 
 
-def _failed(command: Command, remark: str) -> Reply:
+def failed(command: Command, remark: str) -> Reply:
     """Return 4.9's reply to errors outside of its handlers, always in JSON.
 
     Source: section 1.4.

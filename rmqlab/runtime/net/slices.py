@@ -13,11 +13,13 @@ from typing import Protocol, TypeVar
 
 import attrs
 
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.frame import MAX_FRAME
+from rmqlab.remoting.header import HeaderError
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request
+from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request, failed
 
 UNITS_AT_ONCE = 500
 SECONDS_AT_ONCE = 0.005
@@ -71,9 +73,11 @@ class Slices:
             return _slice(work)
         except Refusal as exc:
             return Reply(exc.code, remark=str(exc))
+        except (HeaderError, BodyError) as exc:
+            return failed(request.command, str(exc))
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught(f"request {request.command.code}", exc, f"from {request.channel.peer}")
-            return Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+            return failed(request.command, f"{type(exc).__name__}: {exc}")
 
 
 @attrs.define(eq=False)

@@ -283,3 +283,9 @@ def test_only_tags_are_filtered_by_unless_more_is_permitted(
     data = subscription and {"topic": "T", **subscription}
     body = json.dumps({"clientId": "c", "group": "G", "subscriptionData": data})
     assert talk.ask(RequestCode.CHECK_CLIENT_CONFIG, None, body.encode()).code == code
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]"])
+def test_a_check_of_no_subscription_succeeds(talk: TalkingBroker, body: bytes) -> None:
+    """Texts that fastjson parses as null."""
+    assert talk.ask(RequestCode.CHECK_CLIENT_CONFIG, None, body).code == ResponseCode.SUCCESS

@@ -250,7 +250,7 @@ def test_a_pull_is_counted_by_group_and_a_miss_as_a_miss(filled: TalkingBroker) 
     reply = pull(filled, "T", consumerGroup="g")
     pull(filled, "T", 5)
     stats = filled.broker.stats
-    traffic = stats.group_gets["T@g"]
+    traffic = stats.items.group_gets["T@g"]
     assert (traffic.calls, traffic.messages, traffic.size) == (1, 5, len(reply.body))
     assert stats.misses == 1
 

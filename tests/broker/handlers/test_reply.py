@@ -72,7 +72,11 @@ def test_a_reply_is_stored_as_it_came(talk: TalkingBroker, asker: ScriptedPeer) 
     assert len(asker.asked) == 1
     assert stored(talk) == [(b"9.99", fields["i"])]
     stats = talk.broker.stats  # as a send (ReplyMessageProcessor.handlePutMessageResult)
-    assert (stats.topic_puts[TOPIC].messages, stats.broker_puts.messages, stats.put_total) == (1, 1, 1)
+    assert (
+        stats.items.topic_puts[TOPIC].messages,
+        stats.items.broker_puts["DefaultCluster"].messages,
+        stats.put_total,
+    ) == (1, 1, 1)
 
 
 def test_a_reply_with_a_delay_level_waits_in_the_schedule_topic(talk: TalkingBroker, asker: ScriptedPeer) -> None:
@@ -88,8 +92,8 @@ def test_a_reply_with_a_delay_level_waits_in_the_schedule_topic(talk: TalkingBro
         "REPLY_TO_CLIENT": "asker", "MSG_TYPE": "reply", "CORRELATION_ID": "c-1", "DELAY": "3",
         "PUSH_REPLY_TIME": str(talk.clock.now_millis()), "REAL_TOPIC": TOPIC, "REAL_QID": "0",
     }  # fmt: skip
-    assert talk.broker.stats.topic_puts[names.SCHEDULE_TOPIC].messages == 2
-    assert TOPIC not in talk.broker.stats.topic_puts
+    assert talk.broker.stats.items.topic_puts[names.SCHEDULE_TOPIC].messages == 2
+    assert TOPIC not in talk.broker.stats.items.topic_puts
 
 
 @pytest.mark.parametrize("client_id", ["asker", "nobody"])

@@ -154,7 +154,7 @@ def test_a_message_handed_back_never_waits_for_a_slave(open_broker: Opener) -> N
 def test_messages_handed_back_are_counted_under_their_first_topic(talk: TalkingBroker) -> None:
     send_back(talk, tried(talk, 1, "%RETRY%g", RETRY_TOPIC="T"))
     stats = talk.broker.stats
-    assert list(stats.send_backs) == ["T@g"]
+    assert list(stats.items.send_backs) == ["T@g"]
     assert stats.put_total == 2
 
 
@@ -162,12 +162,13 @@ def test_a_retry_is_counted_in_the_schedule_topic_and_a_dead_letter_nowhere(talk
     """SendMessageProcessor.asyncConsumerSendMsgBack."""
     stats = talk.broker.stats
     first, last = tried(talk, 0), tried(talk, 16)
-    before, sent = set(stats.topic_puts), stats.broker_puts.messages
+    before, sent = set(stats.items.topic_puts), stats.items.broker_puts["DefaultCluster"].messages
     send_back(talk, first)
     send_back(talk, last)
-    assert set(stats.topic_puts) - before == {names.SCHEDULE_TOPIC}
-    assert stats.topic_puts[names.SCHEDULE_TOPIC].messages == 1
-    assert stats.broker_puts.messages == sent
+    assert set(stats.items.topic_puts) - before == {names.SCHEDULE_TOPIC}
+    assert stats.items.topic_puts[names.SCHEDULE_TOPIC].messages == 1
+    assert list(stats.items.queue_puts) == ["SCHEDULE_TOPIC_XXXX@2"]
+    assert stats.items.broker_puts["DefaultCluster"].messages == sent
 
 
 def test_a_slave_rejects_messages_sent_back(talk: TalkingBroker, slave: TalkingBroker) -> None:

@@ -195,6 +195,34 @@ def test_a_delivery_counts_as_a_send_to_its_topic_and_a_pull_of_the_delay(talk: 
     talk.clock.advance(1)
     talk.broker.delay.deliver_due()
     stats = talk.broker.stats
-    assert {topic: put.messages for topic, put in stats.topic_puts.items()} == {names.SCHEDULE_TOPIC: 1, "orders": 1}
-    assert {key: get.messages for key, get in stats.group_gets.items()} == {"SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER": 1}
-    assert (stats.broker_puts.messages, stats.put_total, stats.gets.messages) == (2, 2, 0)
+    assert {topic: put.messages for topic, put in stats.items.topic_puts.items()} == {
+        names.SCHEDULE_TOPIC: 1,
+        "orders": 1,
+    }
+    assert {key: get.messages for key, get in stats.items.group_gets.items()} == {
+        "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER": 1
+    }
+    assert (stats.items.broker_puts["DefaultCluster"].messages, stats.put_total, stats.gets.messages) == (2, 2, 0)
+    assert list(stats.items.queue_puts) == ["SCHEDULE_TOPIC_XXXX@0"]
+    assert list(stats.items.queue_gets) == ["SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER"]
+
+
+def test_deliveries_do_not_count_if_the_settings_say_so(talk: TalkingBroker) -> None:
+    talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"enableScheduleMessageStats=false")
+    talk.send("orders", DELAY="1")
+    talk.clock.advance(1)
+    talk.broker.delay.deliver_due()
+    items = talk.broker.stats.items
+    assert (list(items.topic_puts), items.group_gets, items.queue_gets) == ([names.SCHEDULE_TOPIC], {}, {})
+
+
+def test_statistics_of_deleted_topics_and_groups_end_with_them_if_set(talk: TalkingBroker) -> None:
+    """Setting autoDeleteUnusedStats."""
+    items = talk.broker.stats.items
+    for setting, left in (("false", True), ("true", False)):
+        talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"autoDeleteUnusedStats=" + setting.encode())
+        talk.send("orders")
+        items.count_group_get("other", "g", 1, 1)
+        assert talk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}).code == ResponseCode.SUCCESS
+        assert talk.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"}).code == ResponseCode.SUCCESS
+        assert ("orders" in items.topic_puts, "other@g" in items.group_gets) == (left, left)

@@ -315,7 +315,7 @@ def test_a_send_is_counted(talk: TalkingBroker) -> None:
     talk.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("T") | {"m": "true"}, ITEMS)
     stats = talk.broker.stats
     assert (stats.put_total, stats.put_size_total) == (4, talk.broker.store.max_commit_log_offset)
-    assert stats.topic_puts["T"].calls == 2
+    assert stats.items.topic_puts["T"].calls == 2
     talk.send("T", P="x" * 32_768)
     assert stats.put_failures == 1
     stats.put_times.turn_minute()
@@ -329,8 +329,8 @@ def test_a_redirected_send_is_counted_under_the_topic_of_its_record(talk: Talkin
     """
     talk.send("T", DELAY="1")
     talk.send("T", TRAN_MSG="true", PGROUP="P")
-    assert list(talk.broker.stats.topic_puts) == [names.SCHEDULE_TOPIC, names.HALF_TOPIC]
-    assert talk.broker.stats.broker_puts.messages == 2
+    assert list(talk.broker.stats.items.topic_puts) == [names.SCHEDULE_TOPIC, names.HALF_TOPIC]
+    assert talk.broker.stats.items.broker_puts["DefaultCluster"].messages == 2
 
 
 def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:

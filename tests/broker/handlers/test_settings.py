@@ -185,7 +185,23 @@ def test_a_new_permission_is_registered_with_a_new_version_of_the_topics(talk: T
     change(talk, "brokerPermission=4")
     assert talk.registration.calls == [(None, False)]
     assert talk.registration.config.broker_permission == 4
-    assert talk.broker.topics.data_version != before
+    versions = [before, talk.broker.topics.data_version]
+    change(talk, "brokerPermission=4")
+    versions.append(talk.broker.topics.data_version)
+    assert [version.counter - before.counter for version in versions] == [0, 1, 2]
+    assert talk.registration.calls == [(None, False)] * 2
+
+
+def test_unknown_settings_of_a_file_are_shown_and_can_be_changed(talk: TalkingBroker, tmp_path: pathlib.Path) -> None:
+    """BrokerStartup registers all properties of its file with Configuration."""
+    path = tmp_path / "broker.conf"
+    path.write_text("teamName=shop\nbrokerName=b\n")
+    talk.broker.settings = load_config(path)
+    assert change(talk, "teamName=books\nnoSuchKey=1") == ResponseCode.SUCCESS
+    assert shown(talk)["teamName"] == "books"
+    assert "noSuchKey" not in shown(talk)
+    assert parse_properties_text(path.read_text()) == {"teamName": "books", "brokerName": "b"}
+    assert change(talk, "teamName=a\\nb") == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_properties_file_keeps_its_format_and_unknown_settings(talk: TalkingBroker) -> None:

@@ -18,6 +18,7 @@ from rmqlab.remoting.header import (
     header_from_json,
     header_to_fields,
 )
+from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 
 MODULES = [
     importlib.import_module(f"rmqlab.remoting.headers.{m.name}")
@@ -111,3 +112,15 @@ def test_ext_fields_that_are_no_fields_are_a_header_error(raw: bytes) -> None:
         if any(field.required for field in msgspec.structs.fields(kind)):
             with pytest.raises(HeaderError):
                 header_from_json(kind, raw)
+
+
+@pytest.mark.parametrize("text", ["1.0", "1.00", "1e5", "1E5", "-1e2", "1.50e1", "150e-1"])
+def test_fractions_and_exponents_are_no_integers(text: str) -> None:
+    """Integer.parseInt and Long.parseLong reject them; JSON numbers arrive as text."""
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": text}
+    with pytest.raises(HeaderError, match="queueId is not a number"):
+        header_from_fields(QueryConsumerOffsetRequestHeader, fields)
+    quoted = msgspec.json.encode(fields)
+    for raw in (quoted, quoted.replace(b'"' + text.encode() + b'"', text.encode()), quoted.replace(b":", b" :\n ")):
+        with pytest.raises(HeaderError, match="queueId is not a number"):
+            header_from_json(QueryConsumerOffsetRequestHeader, raw)
