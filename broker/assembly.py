@@ -117,7 +117,7 @@ def assemble(
         subscriptions=subscriptions,
         offsets=offsets,
         ha_master=ha_master,
-        ha_slave=_make_ha_slave(parts, ha_settings, growth, sync, registration),
+        ha_slave=_make_ha_slave(parts, ha_settings, ha_master, growth, sync, registration),
         client=client,
         registration=registration,
         sync=sync,
@@ -172,7 +172,12 @@ def _make_metadata_sync(
 
 
 def _make_ha_slave(
-    parts: _Parts, ha_settings: HaSettings, growth: AppendFollowUp, sync: MetadataSync, registration: Registration
+    parts: _Parts,
+    ha_settings: HaSettings,
+    ha_master: HaMaster,
+    growth: AppendFollowUp,
+    sync: MetadataSync,
+    registration: Registration,
 ) -> HaSlave:
     """Make the slave's side of replication, with its checks and reports."""
     env, client, known_master = parts.env, parts.client, parts.known_master
@@ -186,7 +191,14 @@ def _make_ha_slave(
         on_received=growth.received,
         emit=link.emit,
         connection_observer=HandbackAtConnect(known_master, sync, registration, parts.tasks),
-        master_check=MasterPrecheck(parts.store, identity, client, link.emit, known_master),
+        master_check=MasterPrecheck(
+            parts.store,
+            identity,
+            client,
+            link.emit,
+            known_master,
+            before_cut=lambda: ha_master.disconnect_slaves("our log is cut"),
+        ),
         trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, parts.now),
         source_ip=_source_ip(config),
         meter=env.replication,

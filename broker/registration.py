@@ -200,7 +200,8 @@ class Registration:
     ) -> None:
         """Send one registration to all nameservers side by side.
 
-        With `uses_reply`, apply the first good reply in their order.
+        With `uses_reply`, apply the good reply that arrives first, as in 4.9.8: a nameserver without the master's
+        registration must not hide it for ever (BrokerController.doRegisterBrokerAll).
         """
         config = self.config
         body = self._body(config, topics)
@@ -216,14 +217,14 @@ class Registration:
             compressed=JavaBoolean(config.compressed_register),
             body_crc32=body_crc32(body),
         )
-        answers: dict[str, RegistrationReply] = {}
+        answers: dict[str, RegistrationReply] = {}  # in the order of arrival
         async with trio.open_nursery() as nursery:
             for address in config.namesrv_addrs:
                 nursery.start_soon(self._register_with, address, header, body, oneway, answers)
         if oneway:
             return
         self._note(config.namesrv_addrs, answers)
-        first = next((answers[address] for address in config.namesrv_addrs if address in answers), None)
+        first = next(iter(answers.values()), None)
         if first is not None and uses_reply:
             self._use(first)
 

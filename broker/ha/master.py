@@ -171,8 +171,16 @@ class HaMaster:
         for acceptor in self._acceptors:
             acceptor.close()
         self._acceptors.clear()
+        self.disconnect_slaves("the broker stops")
+
+    def disconnect_slaves(self, reason: str) -> None:
+        """Close every connection; slaves may connect again.
+
+        Call it before this log is cut: otherwise a slave that has the cut bytes would get those that follow the new
+        ones at their offsets, and check nothing.
+        """
         for connection in self._connections[:]:
-            connection.close("the broker stops")
+            connection.close(reason)
 
     # ---- events of connections (`Owner`) ----
 

@@ -108,6 +108,8 @@ class MasterPrecheck:
     client: RemotingClient
     emit: Callable[..., None]
     known_master: KnownMaster
+    before_cut: Callable[[], None] = lambda: None
+    """Called before our log loses bytes, which slaves of ours may have."""
     verdict: str = attrs.field(default="", init=False)
     """Why the last master was not followed, or followed unchecked; empty if it passed."""
     _verifier: LogVerifier | None = attrs.field(default=None, init=False)
@@ -123,6 +125,7 @@ class MasterPrecheck:
         if fault is None:
             return None
         had = self.store.max_commit_log_offset
+        self.before_cut()
         truncate(self.store, fault)
         self.emit("received_fault", offset=fault, dropped=had - fault)
         return f"its bytes from {fault} on are not a valid record: {had - fault} bytes are dropped"
@@ -201,6 +204,7 @@ class MasterPrecheck:
         log.warning(
             "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
         )
+        self.before_cut()
         reset_store(store)
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
@@ -222,12 +226,8 @@ class MasterPrecheck:
                 f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to"
                 f" {end}: empty the one that is wrong"
             )
-        if common < had and common and self._is_filler(common, had):
-            # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
-            truncate(store, common)
-            log.info("the end of the file before %d holds no record, and is fetched again", had)
-        elif common < had:
-            self._truncate(ha_address, common, end)
+        if common < had:
+            self._cut(ha_address, common, end)
 
     def _is_filler(self, begin: int, end: int) -> bool:
         """True if this part of our log is the declared empty rest of a file (store-ha#11)."""
@@ -264,6 +264,16 @@ class MasterPrecheck:
             return False
         ours = self.store.message_at(span.start, span.size)
         return ours is not None and ours == theirs
+
+    def _cut(self, ha_address: str, common: int, master_end: int) -> None:
+        had = self.store.max_commit_log_offset
+        self.before_cut()
+        if common and self._is_filler(common, had):
+            # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
+            truncate(self.store, common)
+            log.info("the end of the file before %d holds no record, and is fetched again", had)
+        else:
+            self._truncate(ha_address, common, master_end)
 
     def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
         store, had = self.store, self.store.max_commit_log_offset

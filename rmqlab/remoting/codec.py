@@ -182,7 +182,10 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
     sizes: list[int] = []
     is_plain = True
     while at < end:
-        key_end = at + 2 + (raw[at] << 8 | raw[at + 1])
+        key_size = raw[at] << 8 | raw[at + 1]
+        if key_size > _MAX_SHORT:
+            raise RemoteProtocolError(f"an ext field with a name of {key_size} bytes: expected at most {_MAX_SHORT}")
+        key_end = at + 2 + key_size
         (value_size,) = _INT.unpack_from(raw, key_end)
         value_at = key_end + 4
         key = text_of(raw[at + 2 : key_end])

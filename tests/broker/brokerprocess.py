@@ -1,5 +1,6 @@
 """Brokers and a nameserver in one process, on real sockets."""
 
+import json
 import os
 import pathlib
 from collections.abc import Callable
@@ -102,7 +103,7 @@ class World:
             **SMALL_FILES,
             **values,
         }
-        text = (f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in lines.items())
+        text = (f"{key} = {json.dumps(value)}" for key, value in lines.items())
         path.write_text("\n".join(text))
         return load_config(path)
 

@@ -20,6 +20,8 @@ from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader
 from rmqlab.runtime.net.remoting_errors import RequestTimeoutError
 from rmqlab.runtime.net.testing import ScriptedClient
 
+FIRST = "n1:9876"
+
 
 def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
     return Command(ResponseCode.SUCCESS, raw_fields=dict(fields), body=body)
@@ -39,6 +41,19 @@ class MuteClient(ScriptedClient):
         raise RequestTimeoutError(f"{address} did not answer")
 
 
+class LateClient(ScriptedClient):
+    """Nameservers whose replies take this many seconds each."""
+
+    def __init__(self, seconds: dict[str, float], replies: dict[str, Command]) -> None:
+        super().__init__(replies)
+        self.seconds = seconds
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
+        """Return the scripted reply, late."""
+        await trio.sleep(self.seconds[address])
+        return await super().request(address, command, timeout)
+
+
 Addresses = tuple[str | None, str | None]
 
 
@@ -55,7 +70,7 @@ class Masters:
 def open_registration(
     tmp_path: pathlib.Path, client: ScriptedClient, tasks: TaskStarter | None = None, **settings: object
 ) -> tuple[Registration, list[Addresses]]:
-    config = BrokerConfig(namesrv_addr="n1:9876;n2:9876", **settings)  # type: ignore[arg-type]
+    config = BrokerConfig(**{"namesrv_addr": f"{FIRST};n2:9876", **settings})  # type: ignore[arg-type]
     topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000)
     masters, tasks, asked = Masters(), tasks or ScriptedTasks(), cast("Any", client)
     registration = Registration(config, topics, asked, "127.0.0.1:10912", lambda _kind, **_fields: None, tasks, masters)

@@ -14,7 +14,7 @@ from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.net.testing import ScriptedClient
-from tests.broker.registrations import MuteClient, answer, open_registration, registered_body
+from tests.broker.registrations import FIRST, LateClient, MuteClient, answer, open_registration, registered_body
 
 
 async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
@@ -66,7 +66,7 @@ async def test_the_first_registration_of_a_member_names_no_master_to_it(
     """dledger#52: RocketMQ's is oneway; the periodic one 10 s later names it."""
     assert autojump_clock.rate == 0.0
     good = answer({"masterAddr": "m:10911"})
-    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": good}))
+    registration, masters = open_registration(tmp_path, ScriptedClient({FIRST: good}), namesrv_addr=FIRST)
     may_begin = trio.Event()
     may_begin.set()
     with trio.move_on_after(9):
@@ -102,6 +102,20 @@ async def test_the_first_valid_reply_sets_the_master_of_a_slave(tmp_path: pathli
     assert masters == [("m:10911", "m:10912")]
 
 
+async def test_of_several_replies_the_one_that_arrives_first_names_the_master(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """BrokerOuterAPI.registerBrokerAll: a nameserver that lacks the master does not hide it."""
+    assert autojump_clock.rate == 0
+    named = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"})
+    client = LateClient({"n1:9876": 0.2, "n2:9876": 0.1}, {"n1:9876": answer({}), "n2:9876": named})
+    registration, masters = open_registration(tmp_path, client)
+    await registration._register(is_forced=True)
+    client.seconds["n2:9876"] = 0.3
+    await registration._register(is_forced=True)
+    assert masters == [("m:10911", "m:10912"), (None, None)]
+
+
 async def test_an_answer_without_a_master_clears_it(tmp_path: pathlib.Path) -> None:
     registration, masters = open_registration(tmp_path, ScriptedClient())
     await registration._register(is_forced=True)
@@ -115,7 +129,7 @@ async def test_an_answer_without_a_master_clears_it(tmp_path: pathlib.Path) -> N
 )
 async def test_order_topics_follow_the_answer(tmp_path: pathlib.Path, body: bytes, expected: bool) -> None:  # noqa: FBT001
     """remoting#28."""
-    registration, _ = open_registration(tmp_path, ScriptedClient({"n1:9876": answer({}, body)}))
+    registration, _ = open_registration(tmp_path, ScriptedClient({FIRST: answer({}, body)}), namesrv_addr=FIRST)
     registration.topics.apply_order_topics(["BenchmarkTest"])
     await registration._register(is_forced=True)
     topic = registration.topics.get("BenchmarkTest")

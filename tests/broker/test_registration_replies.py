@@ -10,7 +10,7 @@ from rmqlab.broker.scripted import ScriptedTasks
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.net.testing import ScriptedClient
-from tests.broker.registrations import answer, open_registration
+from tests.broker.registrations import FIRST, answer, open_registration
 
 NONSENSE = {
     "a body that is no JSON": answer({}, b"\xff\x00 what"),
@@ -61,7 +61,7 @@ async def test_an_invalid_master_address_is_ignored_and_logged_once(
     tmp_path: pathlib.Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = answer({"masterAddr": address, "haServerAddr": address})
-    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": said}))
+    registration, masters = open_registration(tmp_path, ScriptedClient({FIRST: said}), namesrv_addr=FIRST)
     for _ in range(3):
         await registration._register(is_forced=True)
     assert masters == [(None, None)] * 3
@@ -72,7 +72,7 @@ async def test_an_invalid_master_address_is_ignored_and_logged_once(
 async def test_a_slave_that_is_sent_to_itself_stays_without_a_master(tmp_path: pathlib.Path) -> None:
     said = answer({"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"})
     registration, masters = open_registration(
-        tmp_path, ScriptedClient({"n1:9876": said}), broker_role="SLAVE", broker_id=1
+        tmp_path, ScriptedClient({FIRST: said}), namesrv_addr=FIRST, broker_role="SLAVE", broker_id=1
     )
     await registration._register(is_forced=True)
     assert masters == [(None, None)]
@@ -93,10 +93,10 @@ async def test_a_data_version_that_does_not_parse_counts_as_another(
     assert len(caplog.records) == 1
 
 
-VERSION = ("n1:9876", RequestCode.QUERY_DATA_VERSION)
+VERSION = (FIRST, RequestCode.QUERY_DATA_VERSION)
 RECOVERIES = {
-    "a nameserver that is away": ("n1:9876", None, answer({})),
-    "an invalid address of the master": ("n1:9876", answer({"masterAddr": "m"}), answer({"masterAddr": "m:10911"})),
+    "a nameserver that is away": (FIRST, None, answer({})),
+    "an invalid address of the master": (FIRST, answer({"masterAddr": "m"}), answer({"masterAddr": "m:10911"})),
     "a version that does not parse": (VERSION, answer({"changed": "false"}, b"what"), answer({"changed": "false"})),
 }
 
@@ -110,7 +110,7 @@ async def test_a_failure_that_returns_after_a_success_is_logged_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = ScriptedClient()
-    registration, _ = open_registration(tmp_path, client)
+    registration, _ = open_registration(tmp_path, client, namesrv_addr=FIRST)
     for reply in (failure, failure, success, failure):
         client.answers[asked] = reply
         await registration._register(is_forced=asked != VERSION)

@@ -1,4 +1,5 @@
 import json
+import struct
 
 import pytest
 from hypothesis import example, given
@@ -93,6 +94,16 @@ def test_a_name_too_long_for_the_binary_codec_goes_out_as_json() -> None:
     reply = replied(0, {"k" * 32_768: "v"}, None)
     assert (reply.serialize_type, reply.ext_fields) == (JSON, {"k" * 32_768: "v"})
     assert replied(0, {"k" * 32_767: "v"}, None).serialize_type == ROCKETMQ
+
+
+def test_the_size_of_a_name_in_the_binary_codec_is_a_signed_number() -> None:
+    """RocketMQSerializable.readStr fails for a larger one, which is negative."""
+    longest = encode_command(Command(10, serialize_type=ROCKETMQ, raw_fields={"k" * 32_767: "v"}))
+    assert decoded(longest).ext_fields == {"k" * 32_767: "v"}
+    (size,) = struct.unpack_from(">i", longest, 8 + 17)
+    header = longest[8 : 8 + 17] + struct.pack(">i", size + 1) + b"\x80\x00k" + longest[8 + 17 + 4 + 2 :]
+    with pytest.raises(RemoteProtocolError, match="a name of 32768 bytes: expected at most 32767"):
+        decode_command(Frame(ROCKETMQ, header))
 
 
 def test_a_header_larger_than_its_size_field_is_never_sent_as_it_is() -> None:

@@ -58,6 +58,8 @@ class Pair:
     line: Line
     ha_address: str
     identity: Identity = OUR_CLUSTER
+    ends_before_cuts: list[int] = attrs.field(factory=list)
+    """Ends of the slave's log when slaves of its own were warned of a cut."""
 
     @property
     def source(self) -> MessageStore:
@@ -69,7 +71,14 @@ class Pair:
 
     def examination(self, known_master: KnownMaster | None = None) -> MasterPrecheck:
         line: Any = self.line
-        return MasterPrecheck(self.copy, self.identity, line, self.recorder.emit, known_master or KnownMaster())
+        return MasterPrecheck(
+            self.copy,
+            self.identity,
+            line,
+            self.recorder.emit,
+            known_master or KnownMaster(),
+            before_cut=lambda: self.ends_before_cuts.append(self.copy.max_commit_log_offset),
+        )
 
     async def is_fit(self, **switches: bool) -> bool:
         return await self.examination().is_fit(self.ha_address, HaSettings(**switches))  # type: ignore[arg-type]

@@ -49,6 +49,7 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
         assert ends[0] == ends[1]
     ((_, fields),) = [event for event in pair.recorder.events if event[0] == "log_truncated"]
     assert (fields["had"], fields["end"]) == (had, common)
+    assert pair.ends_before_cuts == [had]
     assert (pair.copy.config.store_path_root_dir / fields["kept"]).read_bytes() == ours[common:]
     send(pair.master, 5, "later")
     pair.ha.push()
@@ -78,6 +79,7 @@ async def test_equal_logs_are_left_alone_for_two_requests(pair: Pair) -> None:
         RequestCode.VIEW_MESSAGE_BY_ID,
     ]
     assert pair.recorder.events == []
+    assert pair.ends_before_cuts == []
 
 
 async def test_a_record_cut_in_two_is_fetched_again(pair: Pair) -> None:
@@ -104,6 +106,7 @@ async def test_the_empty_rest_of_a_file_is_fetched_again_and_no_difference(pair:
     assert await pair.is_fit(ha_truncate_diverged=True)
     assert FILE - 1000 < pair.copy.max_commit_log_offset < FILE
     assert pair.recorder.events == []
+    assert pair.ends_before_cuts == [FILE]
 
 
 async def test_a_slave_whose_last_whole_record_expired_begins_at_the_master_s_first_byte(pair: Pair) -> None:
@@ -227,6 +230,7 @@ async def test_with_ha_restart_expired_slave_it_resets_its_store(pair: Pair) -> 
     pair.ha.settings = HaSettings(ha_bootstrap_from_first_byte=True)
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
+    had = pair.copy.max_commit_log_offset
     send(pair.master, 200, "new")
     pair.source.log.files.drop_first()
     pair.follow(ha_restart_expired_slave=True)
@@ -235,6 +239,7 @@ async def test_with_ha_restart_expired_slave_it_resets_its_store(pair: Pair) -> 
     assert log_bytes(pair.copy, FILE) == log_bytes(pair.source, FILE)
     assert pair.copy.max_queue_offset("T", 0) == pair.source.max_queue_offset("T", 0)
     assert "log_dropped" in pair.recorder.kinds
+    assert pair.ends_before_cuts == [had]
     pair.copy.close()
 
 
