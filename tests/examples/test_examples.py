@@ -41,20 +41,29 @@ def serving(module: str, config: pathlib.Path, ready: str) -> Iterator[str]:
             process.communicate(timeout=30)
 
 
-@pytest.fixture(scope="module")
-def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A nameserver and one master, on ports that the system chooses."""
-    home = tmp_path_factory.mktemp("cluster")
+@contextlib.contextmanager
+def master_serving(home: pathlib.Path, *settings: str) -> Iterator[str]:
+    """Run a nameserver and one master, on ports that the system chooses; return the nameserver's address."""
     (home / "ns.toml").write_text(
         f'listen_port = 0\nkv_config_path = "{home}/kv.json"\nconfig_store_path = "{home}/ns.properties"\n'
     )
     with serving("nameserver", home / "ns.toml", r"READY (\S+)") as address:
-        (home / "broker.toml").write_text(
-            f'namesrv_addr = "{address}"\nlisten_port = 0\nfast_listen_port = 0\nha_listen_port = 0\n'
-            f'store_path_root_dir = "{home}/store"\nmapped_file_size_commit_log = 4194304\n'
+        lines = (
+            f'namesrv_addr = "{address}"',
+            *(f"{kind}listen_port = 0" for kind in ("", "fast_", "ha_")),
+            f'store_path_root_dir = "{home}/store"',
+            "mapped_file_size_commit_log = 4194304",
+            *settings,
         )
+        (home / "broker.toml").write_text("\n".join(lines))
         with serving("broker", home / "broker.toml", r" ready address=(\S+)"):
             yield address
+
+
+@pytest.fixture(scope="module")
+def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with master_serving(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
 
 
 def run(name: str, *args: str) -> list[str]:
@@ -137,6 +146,15 @@ def test_a_transaction_is_consumed_or_never_was(namesrv_addr: str) -> None:
         "ann 30 SEND_OK COMMIT",
         "consumed: ann 30",
     ]
+
+
+def test_no_transaction_begins_where_the_slave_is_missing(tmp_path: pathlib.Path) -> None:
+    with master_serving(tmp_path, 'broker_role = "SYNC_MASTER"') as address:
+        assert run("transaction", address, "payments") == [
+            "bob 30 SLAVE_NOT_AVAILABLE ROLLBACK",
+            "ann 30 SLAVE_NOT_AVAILABLE ROLLBACK",
+            "no transaction is committed, thus nothing to consume",
+        ]
 
 
 def test_a_request_gets_a_reply_or_reports_a_timeout(namesrv_addr: str) -> None:

@@ -13,6 +13,8 @@ from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.verdict.verdict import Verdict
 
+pytestmark = pytest.mark.timeout(400)  # up to 5 s of processor time: long on a busy machine
+
 SLOW = {"random-faults", "dledger-isolated-leader", "dledger-random-faults"}
 """Scenarios of more than 5 s of processor time each."""
 
