@@ -278,7 +278,8 @@ def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
     for store in known.values():
         for copy in store.copies:
             by_message[copy.message_id].append(copy)
-    return Stores(nodes=known, unread=unread, by_message={key: tuple(found) for key, found in by_message.items()})
+    by_node = dict(sorted(unread.items()))
+    return Stores(nodes=known, unread=by_node, by_message={key: tuple(found) for key, found in by_message.items()})
 
 
 def read_store(node: str, broker: str, root: Path | None) -> NodeStore:

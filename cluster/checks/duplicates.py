@@ -17,6 +17,7 @@ Broadcasting groups deliver every message to each consumer: they must not be jud
 
 import bisect
 import collections
+import operator
 from collections.abc import Iterator
 
 import attrs
@@ -28,7 +29,7 @@ from rmqlab.cluster.checks.sentmessages import sent_messages
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_id
 
 _DELIVERIES = "deliveries"
 
@@ -41,9 +42,10 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
         return
     repeats = list(find_repeats(history))
+    nameless = sum(not delivery.message_id for delivery in history.deliveries)
     for cause in ("", *DUPLICATE_CAUSES):
         found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
-        yield count_of(
+        finding = count_of(
             f"duplicates.{cause}" if cause else "duplicates",
             _DELIVERIES,
             found,
@@ -52,6 +54,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             message_ids=[repeat.delivery.message_id for repeat in found],
             brokers_of=(lambda repeat: frozenset({repeat.delivery.queue.broker})) if cause else None,
         )
+        yield finding.as_floor(without_id(nameless)) if nameless else finding
 
 
 def _judge_stored_twice(history: History, stores: Stores) -> Finding:
@@ -115,10 +118,10 @@ class Repeat:
 
 
 def find_repeats(history: History) -> Iterator[Repeat]:
-    """Yield every repeated delivery, by time."""
+    """Yield every repeated delivery of a message with an id, by time."""
     seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
     causes = _Causes(history)
-    for delivery in history.deliveries:
+    for delivery in filter(operator.attrgetter("message_id"), history.deliveries):
         earlier = seen[delivery.group, delivery.message_id]
         if earlier:
             cause, why = causes.of(delivery, earlier)

@@ -68,6 +68,11 @@ class Send:
         return self.outcome in STORED
 
     @property
+    def broker(self) -> str:
+        """Return the broker that it names, also if its queue is unknown; empty without one."""
+        return str(self.entry.fields.get("broker") or "")
+
+    @property
     def place(self) -> tuple[Queue, int] | None:
         """Return queue and offset of its (first) record; None if unknown."""
         queue = self.held_in or self.queue
@@ -196,14 +201,6 @@ class History:
         found = [member for member in self.members.values() if member.broker == name]
         return sorted(found, key=lambda member: member.broker_id or 0)
 
-    @property
-    def broker_names(self) -> list[str]:
-        """All broker names: of members, and of brokers in sends and deliveries."""
-        names = {member.broker for member in self.members.values()}
-        names |= {send.queue.broker for send in self.sends if send.queue} | {f.broker for f in self.failures}
-        names |= {delivery.queue.broker for delivery in self.deliveries}
-        return sorted(names - {""})
-
     def of_kind(self, *kinds: str) -> Iterator[JournalEntry]:
         """Yield the entries of these kinds."""
         return (entry for entry in self.entries if entry.kind in kinds)
@@ -215,8 +212,9 @@ class History:
     @functools.cached_property
     def _by_node(self) -> Mapping[str, list[JournalEntry]]:
         found: dict[str, list[JournalEntry]] = collections.defaultdict(list)
-        for entry in self._explaining:
-            found[entry.node].append(entry)
+        for entry in self.entries:
+            if entry.kind not in MESSAGE_KINDS:
+                found[entry.node].append(entry)
         return found
 
     def about(self, message_id: str) -> tuple[JournalEntry, ...]:

@@ -13,11 +13,12 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.cluster.checks.sentmessages import SentMessage, sent_messages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Brokers, Evidence, Finding, count_of, listed, unknown, unsent_text
+from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _SEND_OK = "SEND_OK"
@@ -77,7 +78,7 @@ def _absent(history: History, stores: Stores, acknowledged: Iterable[SentMessage
     deleting = {entry.node for entry in history.of_kind("file_deleted")}
     first_offsets = {node: _first_offsets(store.copies) for node, store in stores.nodes.items() if node in deleting}
     absent = [
-        _Absent(one.message_id, one.decisive, _is_expired(one.decisive, stores, first_offsets))
+        _Absent(one.message_id, one.decisive, _is_expired(one, stores, first_offsets))
         for one in acknowledged
         if one.message_id not in stores.by_message
     ]
@@ -103,7 +104,16 @@ def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
     return first
 
 
-def _is_expired(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
+def _is_expired(message: SentMessage, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
+    """True if no acknowledged place of a message can have its record any more.
+
+    One that a broker must still have is a loss, wherever else the message expired.
+    """
+    acknowledged = [send for send in message.sends if send.is_acknowledged]
+    return all(_is_deleted(send, stores, first_offsets) for send in acknowledged)
+
+
+def _is_deleted(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
     """True if a broker that deleted files has no message of the queue up to this one."""
     if send.place is None:
         return False
@@ -144,7 +154,7 @@ def _judge_absent(
         lambda one: _with_damages(_as_evidence(one.message_id, one.send, history), one),
         text=_of_messages(acknowledged),
         message_ids=[one.message_id for one in absent],
-        brokers_of=lambda one: frozenset({one.send.queue.broker} if one.send.queue else ()),
+        brokers_of=lambda one: possible_brokers(one.message_id, history),
     )
     missing = ""
     if not history.sends:
@@ -153,16 +163,10 @@ def _judge_absent(
         missing = f"{nameless} acknowledged sends carry no unique id"
     elif absent and not stores.nodes:
         missing = "no store was given"
-    elif unread := stores.missing_of(_brokers_of(absent), history):
+    elif unread := stores.missing_of(found.brokers, history):
         missing = f"{'; '.join(unread)}; in none of the others: {len(absent)}"
         return found.without(stores.unread_brokers(history)) or found.withdrawn(missing)
     return found.withdrawn(missing) if missing else found
-
-
-def _brokers_of(absent: Iterable[_Absent]) -> Brokers | None:
-    """Return the brokers that acknowledged messages; None if it is not known of each."""
-    brokers = frozenset(one.send.queue.broker if one.send.queue else "" for one in absent)
-    return None if "" in brokers else brokers
 
 
 def _of_messages(acknowledged: Collection[object]) -> str:

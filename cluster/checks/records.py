@@ -213,10 +213,10 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
 def ended_in_good_order(node: str, history: History) -> bool:
     """Return True if a node stopped cleanly and did not start again.
 
-    It stopped alone or with the cluster.
+    It stopped alone or with the cluster. A start that was never ready may have changed its store, too.
     """
     last = [entry.kind for entry in history.of_node(node, *_CHANGES)][-1:]
     return node in history.stopped or last == ["node_stopped"]
 
 
-_CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
+_CHANGES = ("node_spawned", "node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")

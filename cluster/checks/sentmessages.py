@@ -27,7 +27,7 @@ class SentMessage:
 
     def acknowledged_by(self, broker: str) -> list[Send]:
         """Return its sends that a broker name acknowledged."""
-        return [send for send in self.sends if send.is_acknowledged and send.queue and send.queue.broker == broker]
+        return [send for send in self.sends if send.is_acknowledged and send.broker == broker]
 
 
 def sent_messages(sends: Iterable[Send]) -> list[SentMessage]:

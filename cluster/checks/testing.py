@@ -24,6 +24,7 @@ ADDRESSES = {
     "broker-a-s": "127.77.1.21:10911",
     "broker-b": "127.77.1.22:10911",
     "broker-b-s": "127.77.1.23:10911",
+    "broker-c": "127.77.1.24:10911",
 }
 
 
@@ -58,6 +59,11 @@ class MadeUpRun:
         entry = JournalEntry(self.now, node, kind, fields)
         self.entries.append(entry)
         return entry
+
+    def change_last(self, **fields: Any) -> None:
+        """Change fields of the last event."""
+        entry = self.entries[-1]
+        self.entries[-1] = attrs.evolve(entry, fields={**entry.fields, **fields})
 
     def wait(self, seconds: float) -> None:
         """Advance the time."""
@@ -111,9 +117,12 @@ class MadeUpRun:
         self.add("produce-1", "sent", **common, **stored, began_at=self.now + 10 - took, **fields)
         return message_id
 
-    def fail(self, number: int, broker: str = "broker-a", *, topic: str = "orders", took: int = 5) -> None:
+    def fail(
+        self, number: int, broker: str = "broker-a", *, topic: str = "orders", took: int = 5, **fields: Any
+    ) -> None:
         """Add a failed attempt."""
-        self.add("produce-1", "attempt_failed", message_id=f"ID{number:06}", topic=topic, broker=broker, took=took)
+        place = {"topic": topic, "broker": broker}
+        self.add("produce-1", "attempt_failed", message_id=f"ID{number:06}", **place, took=took, **fields)
 
     def store(self, message_id: str, queue: Queue, nodes: Iterable[str]) -> int:
         """Append a record to nodes' logs; return its queue offset."""

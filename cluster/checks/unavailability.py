@@ -26,6 +26,7 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.rollbackevents import parse_queue
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, failed_attempts, unknown
+from rmqlab.verdict.metrics import QUEUE_MARK
 
 
 @attrs.frozen
@@ -87,8 +88,11 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.UNAVAILABILITY`."""
     writes = _writes(history)
     reads, by_group = _reads(history)
+    brokers = sorted(
+        {target for target in (*writes, *reads) if target and QUEUE_MARK not in target} | history.roles.all_names
+    )
     for operation, by_target in (("write", writes), ("read", reads)):
-        for name in history.broker_names:
+        for name in brokers:
             if name not in by_target:
                 yield unknown(f"{operation}_unavailable {name}", "s", f"no workload {_TRIED[operation]} {name}")
         for target, attempts in by_target.items():

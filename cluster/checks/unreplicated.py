@@ -21,7 +21,7 @@ def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:
 
     Without a recorded role, the masters may have been SYNC_MASTERs.
     """
-    for broker in history.broker_names if role in ("", SYNC_MASTER) else ():
+    for broker in sorted(history.roles.brokers) if role in ("", SYNC_MASTER) else ():
         if any(slaves for _, slaves in history.roles.slaves_over_time(broker)):
             yield _judge_broker(history, stores, broker)
 
@@ -70,7 +70,7 @@ def _absent(history: History, stores: Stores, broker: str, sends: Sequence[Send]
 
 
 def _is_replicated(send: Send, broker: str) -> bool:
-    return send.outcome == "SEND_OK" and send.queue is not None and send.queue.broker == broker
+    return send.outcome == "SEND_OK" and send.broker == broker
 
 
 def _last_removal(history: History, node: str) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import Delivery, History
+from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED, MESSAGES
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown, without_id
 
 _METRIC = DELIVERED_UNSTORED.name
 
@@ -24,21 +25,22 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         is_absent = delivery.message_id and delivery.message_id not in stores.by_message
         if is_absent and not _may_be_expired(delivery, stores, deleting):
             absent.setdefault(delivery.message_id, delivery)
-    missing = stores.missing_of({delivery.queue.broker for delivery in absent.values()}, history)
     found = count_of(
         _METRIC,
         MESSAGES,
         list(absent.values()),
         lambda delivery: _evidence(delivery, history),
         message_ids=list(absent),
-        brokers_of=lambda delivery: frozenset({delivery.queue.broker}),
+        brokers_of=lambda delivery: possible_brokers(delivery.message_id, history),
     )
+    missing = stores.missing_of(found.brokers, history)
     if absent and not stores.nodes:
         yield unknown(_METRIC, MESSAGES, "no store was given")
     elif missing:
         yield found.without(stores.unread_brokers(history)) or unknown(_METRIC, MESSAGES, "; ".join(missing))
     else:
-        yield found
+        nameless = sum(not delivery.message_id for delivery in history.deliveries)
+        yield found.as_floor(without_id(nameless)) if nameless else found
 
 
 def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:

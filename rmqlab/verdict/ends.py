@@ -5,7 +5,15 @@ from typing import Final
 
 from rmqlab.verdict.causes import REMOVING_KINDS
 
-END_KINDS: Final = ("node_ready", "node_stopped", "node_killed", "node_crashed", "command", *REMOVING_KINDS)
+END_KINDS: Final = (
+    "node_spawned",
+    "node_ready",
+    "node_stopped",
+    "node_killed",
+    "node_crashed",
+    "command",
+    *REMOVING_KINDS,
+)
 """Kinds of the events that `was_clean` needs."""
 
 
@@ -17,18 +25,20 @@ def was_clean(events: Iterable[tuple[str, str]], *, is_stopped: bool) -> bool | 
     """
     ends: list[str] = []
     commands: set[str] = set()
-    was_ready = False
+    was_ready = is_starting = False
     for kind, command in events:
         if kind in REMOVING_KINDS:
             return None
-        if kind == "node_ready":
-            ends, commands, was_ready = [], set(), True
+        if kind == "node_spawned":
+            is_starting = True
+        elif kind == "node_ready":
+            ends, commands, was_ready, is_starting = [], set(), True, False
         elif kind == "command":
             commands.add(command)
         else:
             ends.append(kind)
     ends += ["node_stopped"] * is_stopped
-    if not was_ready or len(ends) != 1:  # with two ends, it was started again, and ended before it was ready
+    if not was_ready or is_starting or len(ends) != 1:  # a start that was never ready may have created `abort`
         return None
     if ends == ["node_stopped"]:
         return True

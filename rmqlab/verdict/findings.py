@@ -79,6 +79,11 @@ class Finding:
     def is_known(self) -> bool:
         return self.value is not None
 
+    @property
+    def brokers(self) -> Brokers | None:
+        """Return the brokers of all its parts; None if those of a part are unknown."""
+        return None if frozenset() in self.parts else frozenset[str]().union(*self.parts)
+
     def withdrawn(self, missing: str) -> "Finding":
         """Return this finding as unknown; `missing` names the missing evidence."""
         return attrs.evolve(self, value=None, is_at_least=False, missing=missing, parts={})
@@ -218,6 +223,11 @@ def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
 def without_checksum(sends: int) -> str:
     """Describe sends whose content cannot be compared with their records."""
     return f"{sends} send{' of the journal has' if sends == 1 else 's of the journal have'} no checksum"
+
+
+def without_id(deliveries: int) -> str:
+    """Describe deliveries whose message is unknown."""
+    return f"{deliveries} {'delivery carries' if deliveries == 1 else 'deliveries carry'} no message id"
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

@@ -16,13 +16,15 @@ from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps
 from rmqlab.verdict.metrics import Metric, Source
-from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, ROLES, Decision, agreed, decide
+from rmqlab.verdict.roles import Roles
+from rmqlab.verdict.rules import PROFILES, ROLES, Decision, agreed, decide
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
 from rmqlab.verdict.weakening import weaken
 
 CONDITION_KINDS: Final = (
     *FOLLOWED_KINDS,
+    "member_role_changed",
     "cluster_starting",
     "producer_joined",
     "consumer_joined",
@@ -124,7 +126,7 @@ def read_conditions(
         running_workloads=tuple(sorted(running)),
         running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
-        broker_names=_broker_names(known),
+        broker_names=Roles.of((one.at_millis, one.node, one.kind, one.fields) for one in known).names,
         client_hosts=_client_hosts(known),
         has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
         changed_settings=_changed_settings(known, record),
@@ -176,14 +178,6 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
     return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
-
-
-def _broker_names(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for entry in entries:
-        if entry.kind == "node_ready" and (name := entry.fields.get("broker_name")):
-            found[entry.node] = found.get(entry.node, frozenset()) | {str(name)}
-    return found
 
 
 def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
@@ -337,7 +331,7 @@ def _remarks(conditions: Conditions, unsent: Finding | None) -> Iterator[str]:
     if not conditions.role:
         yield (
             "the journal does not name the run's role and profile: judged by all roles and profiles, with the warnings of"
-            f" {ASYNC_MASTER}, {PROFILES[0]}"
+            " each"
         )
     if unsent is not None and unsent.value and conditions.outside_clients:
         clients = ", ".join(conditions.outside_clients[:3])

@@ -63,6 +63,8 @@ class Roles:
     """By node, then by time."""
     contested: frozenset[str]
     """Broker names of which two masters ran at once: requests to broker id 0 can have reached either."""
+    names: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """Broker names of each broker over time, also of one whose broker id is unknown."""
 
     @property
     def renamed(self) -> frozenset[str]:
@@ -70,25 +72,28 @@ class Roles:
 
         The name under which such a node stored a record is unknown.
         """
-        names: dict[str, set[str]] = {}
-        for span in self.spans:
-            names.setdefault(span.node, set()).add(span.broker)
-        return frozenset(itertools.chain.from_iterable(one for one in names.values() if len(one) > 1))
+        return frozenset(itertools.chain.from_iterable(one for one in self.names.values() if len(one) > 1))
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Return all broker names, of all times."""
+        return frozenset(itertools.chain.from_iterable(self.names.values()))
 
     def names_of(self, node: str) -> frozenset[str]:
         """Return the broker names that a node had; its own name if it never became ready."""
-        return frozenset(span.broker for span in self.spans if span.node == node) or frozenset({node})
+        return self.names.get(node, frozenset({node}))
 
     @classmethod
     def of(cls, events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> "Roles":
         """Read events as (time, node, kind, fields), in order per node."""
+        known = [event for event in events if event[2] in ROLE_KINDS]
         spans: dict[str, list[RoleSpan]] = {}
         running: dict[str, RoleSpan] = {}
         contested: set[str] = set()
-        for at, node, kind, fields in events:
+        for at, node, kind, fields in known:
             if kind in _ENDS:
                 running.pop(node, None)
-            elif kind in _BEGINS and (span := _span(at, node, fields)) is not None:
+            elif (span := _span(at, node, fields)) is not None:
                 running[node] = span
                 if (
                     kind == "node_ready"
@@ -96,7 +101,7 @@ class Roles:
                 ):
                     contested.add(span.broker)
                 _append(spans.setdefault(node, []), span)
-        return cls(tuple(itertools.chain.from_iterable(spans.values())), frozenset(contested))
+        return cls(tuple(itertools.chain.from_iterable(spans.values())), frozenset(contested), _names(known))
 
     @functools.cached_property
     def last_ids(self) -> Mapping[str, int]:
@@ -202,9 +207,21 @@ class Roles:
         yield from open_pairs.values()
 
 
+def _broker_name(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("broker_name") or "")
+
+
+def _names(events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> dict[str, frozenset[str]]:
+    names: dict[str, frozenset[str]] = {}
+    for _, node, kind, fields in events:
+        if kind in _BEGINS and (name := _broker_name(fields)):
+            names[node] = names.get(node, frozenset()) | {name}
+    return names
+
+
 def _span(at: int, node: str, fields: Mapping[str, Any]) -> RoleSpan | None:
     """Return the role of a node that is ready; None unless it is a broker."""
-    broker, broker_id = str(fields.get("broker_name") or ""), fields.get("broker_id")
+    broker, broker_id = _broker_name(fields), fields.get("broker_id")
     return RoleSpan(node, broker, broker_id, at) if broker and isinstance(broker_id, int) else None
 
 

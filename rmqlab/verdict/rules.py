@@ -320,13 +320,15 @@ def decide(
 def agreed(decisions: Mapping[tuple[str, str], Decision]) -> Decision:
     """Return what decisions by several roles and profiles have in common.
 
-    Their verdict with the reasons of all if it is the same, else `unknown`.
+    Their verdict with the reasons of all if it is the same, else `unknown`. The warnings are those of all.
     """
     first, *others = decisions.values()
+    warnings = _each_once(one.warnings for one in decisions.values())
     if all(one.verdict is first.verdict for one in others):
         return attrs.evolve(
             first,
             why=_each_once(one.why for one in decisions.values()),
+            warnings=warnings,
             violating=_each_once(one.violating for one in decisions.values()),
         )
     named = [
@@ -335,7 +337,7 @@ def agreed(decisions: Mapping[tuple[str, str], Decision]) -> Decision:
         if one.verdict is not first.verdict
     ]
     why = f"the journal does not name the run's role and profile: {first.verdict}, but {', '.join(named)}"
-    return attrs.evolve(first, verdict=Verdict.UNKNOWN, why=(why,), violating=())
+    return attrs.evolve(first, verdict=Verdict.UNKNOWN, why=(why,), warnings=warnings, violating=())
 
 
 def _each_once(lines: Iterable[Iterable[str]]) -> tuple[str, ...]:

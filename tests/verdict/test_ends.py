@@ -5,6 +5,7 @@ import pytest
 from rmqlab.verdict.ends import was_clean
 
 READY = ("node_ready", "")
+SPAWNED = ("node_spawned", "")
 STOPPED = ("node_stopped", "")
 KILLED = ("node_killed", "")
 
@@ -41,6 +42,13 @@ def command(name: str) -> tuple[str, str]:
         pytest.param([READY, command("power-loss"), KILLED, ("power_lost", "")], False, None, id="power loss"),
         pytest.param([READY, ("log_truncated", ""), STOPPED], False, None, id="a log that was cut"),
         pytest.param([KILLED], False, None, id="never ready"),
+        pytest.param([SPAWNED, READY, command("stop"), STOPPED], False, True, id="started and stopped"),
+        pytest.param(
+            [READY, command("stop"), STOPPED, command("start"), SPAWNED],
+            False,
+            None,
+            id="the end of a start that failed is not recorded",
+        ),
     ],
 )
 def test_only_what_events_prove_is_certain(

@@ -8,6 +8,7 @@ from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.rules import PROFILES, VERDICT_RULES
 from rmqlab.verdict.verdict import Verdict
 
 KNOWN = Conditions(role="ASYNC_MASTER", profile="4.9")
@@ -39,8 +40,14 @@ def test_the_run_is_described_by_its_first_event() -> None:
 def test_a_run_without_role_and_profile_is_judged_by_all_of_them_and_says_so() -> None:
     judgement = judged(Conditions(), lost=0, offset_rollbacks=1)
     assert judgement.verdict is Verdict.HOLDS
-    assert len(judgement.decision.warnings) == 2
-    assert "judged by all roles and profiles, with the warnings of ASYNC_MASTER, 4.9" in judgement.decision.warnings[1]
+    *warnings, remark = judgement.decision.warnings
+    assert [line.partition(". ")[2] for line in warnings] == [
+        row.because
+        for profile in PROFILES
+        for row in VERDICT_RULES
+        if row.metric == "offset_rollbacks" and profile in row.profiles
+    ]
+    assert "judged by all roles and profiles, with the warnings of each" in remark
     assert judged(KNOWN, lost=0).decision.warnings == ()
 
 

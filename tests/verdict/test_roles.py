@@ -28,6 +28,17 @@ def test_without_changes_there_is_one_pair_from_the_beginning_whatever_restarts(
     assert roles.contested == frozenset()
 
 
+def test_names_are_those_of_all_times_and_need_no_broker_id() -> None:
+    renamed = (30, A, "node_ready", {"broker_name": "broker-c", "broker_id": 0})
+    member = (40, S2, "member_role_changed", {"broker_name": "raft", "broker_id": 1})
+    roles = Roles.of([*STARTED, renamed, member, (50, "broker-d", "node_ready", {"broker_name": "broker-x"})])
+    names = {A: {"broker-a", "broker-c"}, S: {"broker-a"}, S2: {"raft"}, "broker-d": {"broker-x"}}
+    assert roles.names == names
+    assert roles.names_of(A) == names[A]
+    assert roles.names_of("unstarted") == {"unstarted"}
+    assert roles.renamed == names[A]
+
+
 def test_a_promotion_ends_a_pair_and_makes_the_old_master_a_follower() -> None:
     roles = Roles.of(PROMOTED)
     assert roles.pairs == (Pair(S, A, 0, 200),)

@@ -45,7 +45,7 @@ from rmqlab.verdict.runrecord import read_record
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _FOLLOWED: Final = (
-    *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
+    *sorted(ROLE_KINDS), "node_spawned", "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
     "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
     "topic_deleted", "group_deleted", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
     "cluster_starting", "committing_to",
@@ -75,6 +75,8 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, epochs, read_run_facts(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
+    missing = {one.name for one in members.values() if one.broker} - stores - wiped
+    unread = dict.fromkeys(missing, "its store was not given") | incomplete
     return Run(
         relations=relations,
         directory=directory,
@@ -83,12 +85,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         roles=roles,
         stores=tuple(sorted(stores | wiped)),
         wiped=tuple(sorted(wiped)),
-        unread={
-            member.name: "its store was not given"
-            for member in members.values()
-            if member.broker and member.name not in stores | wiped
-        }
-        | incomplete,
+        unread=dict(sorted(unread.items())),
         incomplete=incomplete,
         log_states=states,
         offsets=offsets,

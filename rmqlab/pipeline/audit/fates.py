@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit import headers, origins, unreplicated, unstored
+from rmqlab.pipeline.audit import headers, origins, possiblebrokers, unreplicated, unstored
 from rmqlab.pipeline.audit.parts import divided
 from rmqlab.pipeline.audit.previews import Groups, join_groups
 from rmqlab.pipeline.audit.relations import Query, literal
@@ -28,7 +28,7 @@ _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
 _NO_CRC = "no send of the journal has a checksum"
 _OF_ABSENT = ("lost", "unreadable", "expired")
-"""Metrics of messages in no store, which are of the brokers that acknowledged them."""
+"""Metrics of messages in no store."""
 _FLOORS = ("stored.", "stored_twice", "place_disagreement", "content_disagreement")
 """Metrics to which records in stores that were not read add."""
 
@@ -58,31 +58,33 @@ select message_id,
     min(born_at) first_born_at,
     max(born_at) last_born_at,
     coalesce(max(is_of_other_host), false) has_other_host,
-    {header_columns}
+    {header_columns},
+    coalesce(min(is_expired), false) is_expired
 from (select * from (select /*+ repartition({tasks}, message_id) */ * from (
     select message_id, named_struct('acknowledged', acknowledged, 'is_ok', outcome = 'SEND_OK', 'ended_at', ended_at,
         'topic', topic, 'outcome', outcome, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
         'sys_flag', sys_flag, 'place_topic', place_topic, 'place_queue', place_queue,
         'position', coalesce(position, 0), 'began_at', began_at) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered,
-        null content_crc, null born_at, null is_of_other_host, null header, null retried
+        null content_crc, null born_at, null is_of_other_host, null header, null retried,
+        if(acknowledged, {expired}, null) is_expired
     from sends where message_id is not null
     union all
-    select message_id, null, true, '', null, null, 0, null, null, null, null, null, null, null
+    select message_id, null, true, '', null, null, 0, null, null, null, null, null, null, null, null
     from failures where message_id is not null
     union all
     select message_id, null, false, node,
         named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null, null,
-        content_crc, {born_at}, {is_of_other_host}, {header}, null
+        content_crc, {born_at}, {is_of_other_host}, {header}, null, null
     from copies
     union all
     select message_id, null, false, '', null, null, 1, null, if(reconsume_times > 0, null,
         named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset)), null, null, null, null,
-        {retried}
+        {retried}, null
     from deliveries where message_id != ''
     union all
     select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why),
-        null, null, null, null, null, null
+        null, null, null, null, null, null, null
     from damages where message_id is not null
 )) sort by message_id)
 group by message_id
@@ -128,18 +130,21 @@ def judge(run: Run) -> Iterator[Finding]:
     Also those of `unstored`, `origins` and `headers`, which look for messages only if a fate suspects one.
     """
     sent = _sent(run)
-    expired = _expired(run)
     fates = _FATES.format(
         tasks=_tasks(run),
+        expired=_expired(run),
         born_at=origins.born_at(run),
         is_of_other_host=origins.is_of_other_host(run),
         header_columns=headers.COLUMNS,
         header=headers.header(run),
         retried=headers.RETRIED,
     )
-    run.table("fates", f"select *, size(nodes) > 0 is_stored, ({expired}) is_expired from ({fates})")
+    run.table("fates", f"select *, size(nodes) > 0 is_stored from ({fates})")
+    possiblebrokers.define(run)
     conditions = _conditions(run, sorted(sent["topics"]))
-    _, [row] = run.batch(written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)))
+    _, [row], [nameless] = run.batch(
+        written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)), Query(unstored.NAMELESS)
+    )
     counts = row.asDict()
     shown = _shown(run, {metric: one for metric, one in conditions.items() if counts[metric]})
     for metric, count in sent["findings"].items():
@@ -153,14 +158,14 @@ def judge(run: Run) -> Iterator[Finding]:
             found = attrs.evolve(found, parts={})
         if missing := _missing(run, metric, sent, counts):
             yield unknown(metric, MESSAGES, missing)
-        elif unread := _unread(run, found):
+        elif metric.startswith(_OF_ABSENT) and (unread := run.unread_of(found.brokers)):
             missing = f"{'; '.join(unread)}; in none of the others: {counts[metric]}"
             yield found.without(run.unread_brokers) or unknown(metric, MESSAGES, missing)
         elif metric == "content_disagreement" and sent["unchecked"]:
             yield found.as_floor(without_checksum(sent["unchecked"]))
         else:
             yield found
-    yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
+    yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0, nameless=nameless.deliveries)
     yield from origins.judge(run, is_suspected=counts[origins.TABLE] > 0)
     yield from headers.judge(run, is_suspected=counts[headers.TABLE] > 0)
 
@@ -194,7 +199,7 @@ def _sent(run: Run) -> dict[str, Any]:
 
 
 def _expired(run: Run) -> str:
-    """Return an expression for expired messages.
+    """Return an expression for sends whose record has expired.
 
     A broker that deleted expired files has no entry of the queue up to the message.
     """
@@ -207,12 +212,14 @@ def _expired(run: Run) -> str:
         f" where node in ({', '.join(map(literal, deleting))}) group by all"
     )
     kept = [
-        f"(send.broker = {literal(row.broker)} and send.place_topic = {literal(row.topic)}"
-        f" and send.place_queue = {row.queue} and send.offset >= {row.first})"
+        f"(broker = {literal(row.broker)} and place_topic = {literal(row.topic)} and place_queue = {row.queue}"
+        f" and offset >= {row.first})"
         for row in firsts
     ]
-    of_these = f"send.broker in ({', '.join(map(literal, sorted(brokers)))}) and send.offset is not null"
-    return f"{of_these} and not ({' or '.join(kept) or 'false'})"
+    of_these = (
+        f"broker in ({', '.join(map(literal, sorted(brokers)))}) and place_queue is not null and offset is not null"
+    )
+    return f"coalesce({of_these} and not ({' or '.join(kept) or 'false'}), false)"
 
 
 def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
@@ -282,7 +289,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     if name == "stored_unsent":
         return "" if run.stores else _NO_STORE
     if metric.startswith("unreplicated "):
-        return "; ".join(run.unread_of(metric.removeprefix("unreplicated ")))
+        return "; ".join(run.unread_of({metric.removeprefix("unreplicated ")}))
     if metric.startswith("missing "):
         node = metric.removeprefix("missing ")
         return "" if counts[f"acknowledged {node}"] else f"no acknowledged send to {_broker(run, node)}"
@@ -302,21 +309,12 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     return _NO_STORE if counts[metric] and not run.stores else ""
 
 
-def _unread(run: Run, found: Finding) -> list[str]:
-    """Return which unread stores may have the messages that no other store has."""
-    if not found.metric.startswith(_OF_ABSENT):
-        return []
-    brokers = frozenset[str]().union(*found.parts)
-    is_of_any = frozenset() in found.parts
-    return [why for broker in sorted(run.brokers() if is_of_any else brokers) for why in run.unread_of(broker)]
-
-
 _SHOWN_ORDER = ("ended_at", "message_id")
-# Messages in no store are of the broker that acknowledged them, others of all that have or delivered them, too.
-_BROKERS = f"""
-if({" or ".join(f"startswith(metric, '{name}')" for name in _OF_ABSENT)}, array_compact(array(send.broker)),
-    array_sort(array_distinct(array_compact(concat(array(send.broker), transform(places, place -> place.broker),
-        transform(delivered, one -> one.broker))))))
+# Messages in no store are of all brokers that may have stored them, others of those that sent, have or delivered them.
+_IS_OF_ABSENT = " or ".join(f"startswith(metric, {literal(name)})" for name in _OF_ABSENT)
+_BROKERS = """
+array_sort(array_distinct(array_compact(concat(array(send.broker), transform(places, place -> place.broker),
+    transform(delivered, one -> one.broker)))))
 """
 
 
@@ -324,6 +322,9 @@ def _shown(run: Run, conditions: Mapping[str, str]) -> Groups:
     """Return the messages of each metric, by metric and brokers, in one pass."""
     if not conditions:
         return Groups()
+    is_of_absent = any(metric.startswith(_OF_ABSENT) for metric in conditions)
+    brokers = f"if({_IS_OF_ABSENT}, p.brokers, {_BROKERS})" if is_of_absent else _BROKERS
+    possible = f"left join {possiblebrokers.TABLE} p using (message_id)" if is_of_absent else ""
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
         f"""
@@ -331,7 +332,8 @@ def _shown(run: Run, conditions: Mapping[str, str]) -> Groups:
             select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages, delivered
             from fates
         ), parts as (
-            select metric, message_id, send, send.ended_at ended_at, places, nodes, damages, {_BROKERS} brokers from named
+            select metric, message_id, send, send.ended_at ended_at, places, nodes, damages, {brokers} brokers
+            from named {possible}
         )
         select * from (
             select *, struct(metric, brokers) key, count(*) over (partition by metric, brokers) found,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit import offsetfiles, ownoffsets
+from rmqlab.pipeline.audit import offsetfiles, ownoffsets, unstored
 from rmqlab.pipeline.audit.parts import brokers_of, divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
@@ -18,7 +18,8 @@ from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import OFFSET_LIMIT
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
-from rmqlab.verdict.findings import Brokers, Evidence, Finding, failed_attempts, line_evidence, unknown
+from rmqlab.verdict.findings import Brokers, Evidence, Finding, failed_attempts, line_evidence, unknown, without_id
+from rmqlab.verdict.metrics import QUEUE_MARK
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -133,8 +134,10 @@ def judge_outages(run: Run) -> Iterator[Finding]:
     run.table("attempts", _NEAR_FAILURES)
     run.table("outages", _OUTAGES, is_rare=True)
     found = {(row.operation, row.target): row for row in run.rows(_LONGEST)}
+    named = {target for operation, target in found if operation != "group_read" and target}
+    brokers = sorted({target for target in named if QUEUE_MARK not in target} | run.roles.all_names)
     for operation, tried in (("write", "sent anything to"), ("read", "read anything from")):
-        for broker in run.brokers():
+        for broker in brokers:
             if (operation, broker) not in found:
                 yield unknown(f"{operation}_unavailable {broker}", SECONDS, f"no workload {tried} {broker}")
     for (operation, target), row in sorted(found.items()):
@@ -232,12 +235,14 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
     Writes the tables `offset_moves`, `offset_floors` and `repeats`.
     """
     offsets = offsetfiles.read(run)
-    run.batch(written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"))
+    *_, nameless = run.batch(
+        written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"), Query(unstored.NAMELESS)
+    )
     floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
     yield from ownoffsets.judge(run)
     yield from offsetfiles.judge(run, offsets, floors)
-    yield from judge_duplicates(run)
+    yield from judge_duplicates(run, nameless[0].deliveries)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
@@ -272,7 +277,7 @@ def _in_parts(metric: str, unit: str, value: int, parts: Mapping[Brokers, int]) 
 # Most messages are delivered once: only the others have to be sorted.
 _REPEATED = """
 with several as (
-    select `group`, message_id from deliveries group by `group`, message_id having count(*) > 1
+    select `group`, message_id from deliveries where message_id != '' group by `group`, message_id having count(*) > 1
 ), numbered as (
     select *, row_number() over (partition by `group`, message_id order by seq) nth,
         lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
@@ -318,18 +323,20 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 """
 
 
-def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Yield the findings of `repeats`."""
+def judge_duplicates(run: Run, nameless: int) -> Iterator[Finding]:
+    """Yield the findings of `repeats`; `nameless` is the number of deliveries without an id."""
     delivered, repeats = run.previews(Preview("deliveries"), _REPEATS)
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
-    yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
+    total = Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
+    yield total.as_floor(without_id(nameless)) if nameless else total
     for cause in DUPLICATE_CAUSES:
         finding = Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=0)
-        yield divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
+        found = divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
+        yield found.as_floor(without_id(nameless)) if nameless else found
 
 
 def _describe_repeat(row: Row) -> Evidence:

@@ -112,7 +112,7 @@ def ended_in_good_order(run: Run, node: str) -> bool:
     return node in run.stopped or kinds[-1:] == ["node_stopped"]
 
 
-_CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
+_CHANGES = ("node_spawned", "node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
 def _describe(row: Any, text: str) -> Evidence:

@@ -167,7 +167,7 @@ def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: 
     master = run.roles.followers.get(slave.name)
     pair = dict.fromkeys((master or slave.name, slave.name))
     cut = [f"{node}: {run.incomplete[node]}" for node in pair if node in run.incomplete]
-    missing = "; ".join(cut or (() if pair.keys() <= ends.keys() else run.unread_of(slave.broker)))
+    missing = "; ".join(cut or (() if pair.keys() <= ends.keys() else run.unread_of({slave.broker})))
     if missing or master is None or not {slave.name, master} <= ends.keys():
         for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, missing or NOT_COMPARED)

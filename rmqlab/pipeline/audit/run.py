@@ -1,7 +1,7 @@
 """A run that is being audited: its facts as relations, and facts about its nodes."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -107,17 +107,18 @@ class Run:
         found = {preview: join_groups(*itertools.islice(rows, len(preview.queries))) for preview in asked}
         return [found[preview] if preview in found else preview.of_table(held[preview.table]) for preview in previews]
 
-    def brokers(self) -> list[str]:
-        return sorted({member.broker for member in self.members.values() if member.broker})
-
     @property
     def unread_brokers(self) -> frozenset[str]:
         """All broker names of nodes with a log that was not read, or that lacks files."""
         return frozenset[str]().union(*map(self.roles.names_of, self.unread))
 
-    def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of a broker name are uncertain; empty if they are not."""
-        return [f"{node}: {why}" for node, why in self.unread.items() if broker in self.roles.names_of(node)]
+    def unread_of(self, brokers: Collection[str] | None) -> list[str]:
+        """Return why messages of these broker names, or of any with None, are uncertain; empty if they are not."""
+        return [
+            f"{node}: {why}"
+            for node, why in self.unread.items()
+            if brokers is None or not self.roles.names_of(node).isdisjoint(brokers)
+        ]
 
 
 @attrs.frozen(kw_only=True)

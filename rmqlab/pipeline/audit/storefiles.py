@@ -176,7 +176,7 @@ def _judge_topics(run: Run, node: str, firsts: Mapping[str, int]) -> Finding:
 def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
     metric = f"offset_file_ahead {node}"
     broker = run.members[node].broker if node in run.members else node
-    if missing := run.unread_of(broker):
+    if missing := run.unread_of({broker}):
         return unknown(metric, MESSAGES, "; ".join(missing))
     table = run.offsets.consumers.get(node)
     if table is None:
@@ -198,7 +198,7 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
 def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
     metric = f"{DELAY_OFFSET_AHEAD.name} {node}"
     broker = run.members[node].broker if node in run.members else node
-    if missing := run.unread_of(broker):
+    if missing := run.unread_of({broker}):
         return unknown(metric, MESSAGES, "; ".join(missing))
     if _is_without_store(run, node):
         return unknown(metric, MESSAGES, _LOST)

@@ -8,17 +8,20 @@ from collections.abc import Iterator
 
 from pyspark.sql import Row
 
+from rmqlab.pipeline.audit import possiblebrokers
 from rmqlab.pipeline.audit.parts import divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown, without_id
 
 TABLE = "unstored"
-_PREVIEW = Preview(TABLE, "broker", ("at", "message_id"))
+_PREVIEW = Preview(TABLE, "brokers", ("at", "message_id"))
 SUSPECTED = "deliveries > 0 and not is_stored"
 """SQL condition of a row of `fates`, for all messages of the table; it also holds for some that expired."""
-_UNSTORED = """
+NAMELESS = "select count(*) deliveries from deliveries where message_id = ''"
+"""Query of the number of deliveries without an id, whose message is unknown."""
+_UNSTORED = f"""
 with firsts as (
     select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
     group by node, topic, queue
@@ -28,16 +31,18 @@ with firsts as (
     where d.offset < coalesce(f.first, d.offset + 1)
 )
 select d.message_id, min(d.at) at, min_by(concat(d.topic, '@', d.broker, ':', d.queue), d.seq) queue,
-    min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node
+    min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node,
+    first(p.brokers) brokers
 from (select /*+ shuffle_hash(c) */ d.* from deliveries d left anti join copies c on d.message_id = c.message_id
         where d.message_id != '') d
     left anti join expired e on d.seq = e.seq
+    left join {possiblebrokers.TABLE} p on d.message_id = p.message_id
 group by d.message_id
 """
 
 
-def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
-    """Write the table `unstored`, and yield the finding."""
+def judge(run: Run, *, is_suspected: bool, nameless: int) -> Iterator[Finding]:
+    """Write the table `unstored`, and yield the finding; `nameless` is the result of NAMELESS."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
     if is_suspected:
         _write_table(run)
@@ -47,14 +52,14 @@ def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
-    unread = [why for broker in sorted(unstored) for why in run.unread_of(broker)]
     found = divided(Finding(metric=metric, unit=unit, value=0), unstored, _PREVIEW.order, _describe)
+    unread = run.unread_of(found.brokers)
     if unstored and not run.stores:
         yield unknown(metric, unit, "no store was given")
     elif unread:
         yield found.without(run.unread_brokers) or unknown(metric, unit, "; ".join(unread))
     else:
-        yield found
+        yield found.as_floor(without_id(nameless)) if nameless else found
 
 
 def _write_table(run: Run) -> None:

@@ -76,8 +76,10 @@ TABLES = (
             Column("halves", f"array<{_LOG_PLACE}>", "commit log offsets of its half messages"),
             Column("retries", f"array<{_RETRY}>", "its records in retry topics, with their reconsume times"),
             Column("retried", f"array<{_RETRY}>", "its deliveries from retry topics, with their reconsume times"),
+            Column(
+                "is_expired", "boolean", "true if the files of all its acknowledged records were deleted for their age"
+            ),
             Column("is_stored", "boolean", "true if a store has it"),
-            Column("is_expired", "boolean", "true if its file may have been deleted for its age"),
         ),
     ),
     AuditTable(
@@ -280,6 +282,7 @@ TABLES = (
             BROKER,
             OFFSET,
             OBSERVER,
+            Column("brokers", "array<string>", "brokers that may have stored it; empty if any may"),
         ),
     ),
     AuditTable(

@@ -54,8 +54,8 @@ LOSS: Final = (
         name="expired",
         unit=MESSAGES,
         text="acknowledged, and deleted for their age",
-        definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
-        " message's offset.",
+        definition="Like `lost`, where each broker that acknowledged it deleted commit log files and no longer has the"
+        " queue up to the message's offset.",
         unknown_when="as `lost`",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -162,7 +162,8 @@ DUPLICATES: Final = (
         text="deliveries of a message to a group beyond the first",
         definition="Each counts under exactly one cause.",
         blind_to="broadcasting groups, whose consumers each receive every message",
-        unknown_when="nothing was delivered to a workload of the journal",
+        unknown_when="nothing was delivered to a workload of the journal; with deliveries without a message id it is at"
+        " least the value",
         rests_on=CONSUMER_JOURNALS,
         is_floor=True,
     ),
@@ -208,7 +209,8 @@ DELIVERED_UNSTORED: Final = Metric(
     text="delivered, and in no store",
     definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
     " those that their broker deleted for their age.",
-    unknown_when="nothing was delivered, or a store that could hold one of the messages cannot be read",
+    unknown_when="nothing was delivered, a delivery carries no message id, or a store that could hold one of the messages"
+    " cannot be read",
     rests_on=CONSUMER_JOURNALS,
     is_floor=True,
 )

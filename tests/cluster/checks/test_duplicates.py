@@ -156,6 +156,21 @@ def test_an_entry_that_the_journal_has_twice_is_named() -> None:
     assert "the journal has this entry twice" in findings["duplicates.unexplained"].evidence[0].text
 
 
+def test_deliveries_without_an_id_are_no_repeats_and_hide_some() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    for offset in (0, 1):
+        run.deliver(1, offset)
+        run.change_last(message_id=None)
+    for metric in ("duplicates", "duplicates.client_retry", "delivered_unstored"):
+        finding = run.judge()[metric]
+        assert (finding.value, finding.missing) == (None, "2 deliveries carry no message id")
+    run.deliver(1, 0)
+    run.deliver(1, 0)
+    finding = run.judge()["duplicates"]
+    assert (finding.value, finding.is_at_least) == (1, True)
+
+
 def test_another_group_gets_everything_once_more_and_that_is_no_duplicate() -> None:
     run = clean_run()
     for number in range(10):

@@ -76,6 +76,74 @@ def test_a_loss_is_unknown_while_a_store_that_may_have_it_was_not_read() -> None
     assert finding.message_ids == ("ID000001",)
 
 
+def run_of_two_brokers() -> MadeUpRun:
+    """Return a run in which the stores of the second broker name were not given."""
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.unread = {"broker-b"}
+    return run
+
+
+def test_a_message_is_not_lost_while_the_broker_of_a_failed_attempt_may_have_it() -> None:
+    run = run_of_two_brokers()
+    run.fail(1, broker="broker-b")
+    run.send(1, at=())
+    finding = run.judge()["lost"]
+    assert (finding.value, finding.missing) == (
+        None,
+        "broker-b: its store was not given; in none of the others: 1",
+    )
+
+
+def test_a_refused_attempt_stored_nothing() -> None:
+    run = run_of_two_brokers()
+    run.fail(1, broker="broker-b", outcome="refused")
+    run.send(1, at=())
+    assert run.judge()["lost"].message_ids == ("ID000001",)
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_message_is_not_lost_while_the_broker_of_a_delivery_may_have_it(times: int) -> None:
+    run = run_of_two_brokers()
+    run.send(1, at=())
+    run.deliver(1, 0, broker="broker-b", times=times)
+    findings = run.judge()
+    assert (findings["lost"].value, findings["delivered_unstored"].value) == (None, None)
+
+
+def test_a_message_is_not_lost_while_the_broker_of_an_earlier_acknowledgement_may_have_it() -> None:
+    run = run_of_two_brokers()
+    run.send(1, broker="broker-b", at=())
+    run.send(1, at=())
+    assert run.judge()["lost"].value is None
+
+
+def test_messages_of_read_brokers_are_lost_beside_one_that_another_may_have() -> None:
+    run = run_of_two_brokers()
+    run.fail(1, broker="broker-b")
+    run.send(1, at=())
+    run.send(2, at=())
+    finding = run.judge()["lost"]
+    assert (finding.value, finding.is_at_least, finding.message_ids) == (1, True, ("ID000002",))
+
+
+def test_any_broker_may_have_a_message_that_an_unknown_one_acknowledged() -> None:
+    run = run_of_two_brokers()
+    run.send(1, at=())
+    run.change_last(broker=None)
+    finding = run.judge()["lost"]
+    assert (finding.value, finding.missing[:8]) == (None, "broker-b")
+
+
+def test_reasons_name_each_store_once_and_in_order() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b", "broker-b-s"))
+    run.unread = {"broker-b-s", "broker-b"}
+    run.fail(1, broker="broker-b")
+    run.send(1, at=())
+    run.send(2, broker="broker-b", at=())
+    reasons = run.judge()["lost"].missing.split("; ")
+    assert [reason.partition(":")[0] for reason in reasons] == ["broker-b", "broker-b-s", "in none of the others"]
+
+
 def test_a_message_that_was_found_is_not_lost_whatever_else_was_not_read() -> None:
     run = MadeUpRun()
     run.send(1)
@@ -322,6 +390,13 @@ def test_entries_that_a_fast_clock_leaves_no_time_for_may_be_missing() -> None:
     assert run.judge()["stored_unsent"].value == 0
 
 
+def test_a_broker_that_acknowledged_without_a_queue_must_have_the_message() -> None:
+    run = MadeUpRun()
+    run.send(1, at=())
+    run.change_last(queue=None)
+    assert run.judge()["missing broker-a"].message_ids == ("ID000001",)
+
+
 @pytest.mark.parametrize("again", ["refused", "indeterminate", "SEND_OK"])
 def test_a_message_that_was_sent_again_counts_once_and_as_acknowledged(again: str) -> None:
     run = MadeUpRun()
@@ -347,6 +422,18 @@ def test_a_stored_message_that_was_refused_twice_counts_once() -> None:
     run.send(1, "refused", at=["broker-a"])
     run.send(1, "refused")
     assert run.judge()["stored.refused"].message_ids == ("ID000001",)
+
+
+def test_a_message_is_lost_if_only_one_of_its_acknowledged_places_was_deleted_for_its_age() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.send(1, broker="broker-b", at=())
+    run.send(1, at=())
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    findings = run.judge()
+    assert (findings["lost"].value, findings["expired"].value) == (1, 0)
+    run.add("broker-b", "file_deleted", file="commitlog/00000000000000000000")
+    findings = run.judge()
+    assert (findings["lost"].value, findings["expired"].value) == (0, 1)
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from rmqlab.cluster.checks.unavailability import Attempt, find_windows
 
 
@@ -217,3 +217,12 @@ def test_windows_are_those_of_a_model_that_looks_at_every_pair(made: list[tuple[
         (window.began_at, window.ended_at, len(window.failures), window.is_open) for window in find_windows(attempts)
     ]
     assert found == expected
+
+
+def test_a_former_broker_name_is_listed() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a"))
+    run.add("broker-a", "node_ready", broker_name="broker-c", broker_id=0, address=ADDRESSES["broker-a"])
+    findings = run.judge()
+    for name in ("broker-a", "broker-c"):
+        assert findings[f"write_unavailable {name}"].missing == f"no workload sent anything to {name}"
+        assert findings[f"read_unavailable {name}"].missing == f"no workload read anything from {name}"
