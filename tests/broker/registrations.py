@@ -45,7 +45,7 @@ class LateClient(ScriptedClient):
     """Nameservers whose replies take this many seconds each."""
 
     def __init__(self, seconds: dict[str, float], replies: dict[str, Command]) -> None:
-        super().__init__(replies)
+        super().__init__(dict(replies.items()))
         self.seconds = seconds
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
