@@ -5,6 +5,7 @@ DLedgerError with the code that DLedger's own store has, and OSError where the d
 """
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
@@ -15,7 +16,7 @@ from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
-from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 
@@ -106,7 +107,7 @@ class EntryStore:
             raise DLedgerError(DLedgerCode.INDEX_LESS_THAN_LOCAL_BEGIN, f"{number} is not in {self._range}")
         unit = unit_at(self.index, number)
         file = self.data.file_at(unit.pos) if unit else None
-        if unit is None or file is None or unit.number != number:
+        if unit is None or file is None or unit.number != number or unit.size < HEADER.size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} has no place in the files")
         at = unit.pos - file.first_offset
         entry = Entry.decode(file.view[at : at + unit.size])
@@ -298,17 +299,29 @@ class EntryStore:
     def drop_first_file(self) -> None:
         """Delete the oldest data file, and index files before the new begin.
 
-        OSError keeps all files.
+        OSError keeps all files, also if the next one does not begin with a later entry of the log.
         """
+        following = self.data.files[1]
+        number = EntryHeader.decode(following.view).number
+        if not self.begin_index < number <= self.end_index:
+            raise OSError(errno.EIO, f"begins with entry {number}, expected a later one", str(following.path))
         self.data.drop_first()
-        self.begin_position = self.data.min_offset
-        self._find_begin()
+        self._begin_at(number, self.data.min_offset)
 
     def _find_begin(self) -> None:
+        """Read which entry is the first one. StoreCorrupt if the log has no such entry."""
         file = self.data.files[0]
-        self.begin_index = EntryHeader.decode(file.view, self.begin_position - file.first_offset).number
-        begin = self.begin_index * UNIT.size
-        while self.index.files[0].first_offset + self.index.file_size <= begin:
+        number = EntryHeader.decode(file.view, self.begin_position - file.first_offset).number
+        if not 0 <= number <= self.end_index:
+            raise StoreCorrupt(
+                f"{file.path} begins with entry {number} of a log that ends with {self.end_index}: restore it,"
+                f" or delete {file.path.parent} to get all entries from the leader"
+            )
+        self._begin_at(number, self.begin_position)
+
+    def _begin_at(self, number: int, position: int) -> None:
+        self.begin_index, self.begin_position = number, position
+        while self.index.files[0].first_offset + self.index.file_size <= number * UNIT.size:
             self.index.drop_first()
 
     # ---- committed index, checkpoint ----
