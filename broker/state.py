@@ -164,13 +164,14 @@ class Broker:
         """Change role and id while the broker runs.
 
         A member of a DLedger group does so (dledger#52). The services of the former role end, and those of the new one
-        begin.
+        begin. StoreError if a master's file cannot be read; the broker keeps its role then.
         """
-        self._use(attrs.evolve(self.settings, broker=attrs.evolve(self.config, broker_role=role, broker_id=broker_id)))
+        settings = attrs.evolve(self.settings, broker=attrs.evolve(self.config, broker_role=role, broker_id=broker_id))
+        if not settings.broker.is_slave:
+            self.delay.load()
+        self._use(settings)
         self.store.set_role(is_slave=self.is_slave)
         self._apply_switches()
-        if not self.is_slave:
-            self.delay.load()
         self.role_taken.set()
 
     def _use(self, settings: BrokerSettings) -> None:

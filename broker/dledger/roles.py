@@ -29,6 +29,8 @@ class RoleChanges:
 
     is_known: trio.Event = attrs.field(factory=trio.Event)
     """Set when the member has its first role: the broker registers then (dledger#52)."""
+    failed: RoleChange | None = attrs.field(default=None, init=False)
+    """The change that is tried again."""
     _due: RoleChange | None = attrs.field(default=None, init=False)
     _is_due: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -37,6 +39,12 @@ class RoleChanges:
         for change in changes:
             self._due = change
             self._is_due.set()
+
+    def retry(self, change: RoleChange) -> None:
+        """Note a change that could not be made, unless a newer one is due."""
+        self.failed = change
+        if self._due is None:
+            self.add([change])
 
     async def next(self) -> RoleChange:
         """Wait for a change and return the newest."""
@@ -47,17 +55,31 @@ class RoleChanges:
 
 
 async def follow_roles(broker: Broker, log: EntryLog, changes: RoleChanges) -> NoReturn:
-    """Change the broker's role after each change of the member's."""
+    """Change the broker's role after each change of the member's.
+
+    An error, as of a file that cannot be read, ends it; called again, it makes the same change again.
+    """
     while True:
         change = await changes.next()
-        if change.role is not Role.LEADER:
-            become_slave(broker, change)
-            changes.is_known.set()
-            continue
+        try:
+            if await _make(broker, log, change, is_new=change is not changes.failed):
+                changes.is_known.set()
+        except Exception:
+            changes.retry(change)
+            raise
+
+
+async def _make(broker: Broker, log: EntryLog, change: RoleChange, *, is_new: bool) -> bool:
+    """Give the broker the role of its member. False if the member stops leading before it is ready."""
+    if change.role is not Role.LEADER:
+        become_slave(broker, change)
+        return True
+    if is_new:
         broker.emit("member_elected", broker_name=broker.config.broker_name, term=change.term)
-        if await _is_ready_to_lead(broker, log):
-            become_master(broker, change)
-            changes.is_known.set()
+    if not await _is_ready_to_lead(broker, log):
+        return False
+    become_master(broker, change)
+    return True
 
 
 async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:

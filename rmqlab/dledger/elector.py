@@ -165,6 +165,8 @@ class Elector:
         settings, outcome = self.member.settings, votes.outcome()
         self._is_term_used_up = outcome in (VoteOutcome.TERM_EXPIRED, VoteOutcome.REJECTED)
         match outcome:
+            case VoteOutcome.PASSED if self.member.may_have_led:
+                self._is_term_used_up, self._next_vote_at = True, now
             case VoteOutcome.PASSED:
                 self._become_leader(votes.term)
             case VoteOutcome.NOT_READY:

@@ -4,7 +4,9 @@ Sections 1 and 7. Roles and terms are checked by the caller: the store only keep
 DLedgerError with the code that DLedger's own store has, and OSError where the disk fails; both leave the log as it was.
 """
 
-from collections.abc import Callable
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
@@ -12,15 +14,17 @@ import attrs
 
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
+from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
-from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 
 INDEX_FILE_SIZE: Final = 5 * 1024 * 1024 * UNIT.size
 """Bytes; a broker has no setting for it."""
 CHECKPOINT: Final = "checkpoint"
+_ZEROED_AT_ONCE: Final = 2**20
+"""Bytes. A cut may be as large as a file."""
 
 Prepare = Callable[[int, bytes], bytes]
 """Returns the body to store, from the entry's position and the given body: the AppendHook of a broker."""
@@ -103,7 +107,7 @@ class EntryStore:
             raise DLedgerError(DLedgerCode.INDEX_LESS_THAN_LOCAL_BEGIN, f"{number} is not in {self._range}")
         unit = unit_at(self.index, number)
         file = self.data.file_at(unit.pos) if unit else None
-        if unit is None or file is None or unit.number != number:
+        if unit is None or file is None or unit.number != number or unit.size < HEADER.size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} has no place in the files")
         at = unit.pos - file.first_offset
         entry = Entry.decode(file.view[at : at + unit.size])
@@ -123,27 +127,30 @@ class EntryStore:
         Return the entry. `prepare` may change the body, not its length.
         """
         self._check_room()
-        position = self._position_for(Entry(index=0, term=term, pos=0, body=body).size)
-        stored = prepare(position, body) if prepare else body
-        entry = Entry(index=self.end_index + 1, term=term, pos=position, body=stored)
-        self._write(entry)
+        with self._undone_after_error():
+            position = self._begin_entry(HEADER.size + len(body))
+            stored = prepare(position, body) if prepare else body
+            entry = Entry(index=self.end_index + 1, term=term, pos=position, body=stored)
+            self._write(entry)
         return entry
 
     def append_entry(self, entry: Entry) -> None:
         """Append a leader's entry as it is (dledger#45).
 
         DLedgerError: DISK_FULL, INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less
-        than that of the one before, DISK_ERROR if it is for another position.
+        than that of the one before, DISK_ERROR if it is for another position. A leader whose disk failed once may begin
+        a file although the entry fits into the one before. Members of DLedger reject that entry forever.
         """
         self._check_room()
         if entry.index != self.end_index + 1:
             raise DLedgerError(DLedgerCode.INCONSISTENT_INDEX, f"entry {entry.index} after {self.end_index}")
         if entry.term < self.end_term:
             raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"an entry of term {entry.term} after {self.end_term}")
-        position = self._position_for(entry.size)
-        if entry.pos != position:
-            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
-        self._write(entry)
+        with self._undone_after_error():
+            position = self._begin_entry(entry.size, entry.pos)
+            if entry.pos != position:
+                raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
+            self._write(entry)
 
     def truncate(self, entry: Entry) -> bool:
         """Make a leader's entry the last one (section 7.2). True if the log had it.
@@ -152,29 +159,61 @@ class EntryStore:
         not reach there, the log is emptied and begins with this entry.
 
         DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader continues
-        behind them: two logs then differ permanently. So this ends the log with zeros, which real members do not read.
+        behind them: two logs then differ permanently. So this ends the log with zeros, which real members do not read,
+        and syncs them: after a power loss, too, cut entries must not follow new ones of their size.
 
-        DLedgerError(DISK_ERROR) for an entry that does not fit into its file there.
+        DLedgerError(DISK_ERROR) for an entry that does not fit into its file there. After an OSError the log is cut,
+        and does not have the entry.
         """
         if entry.pos % self.data.file_size + entry.size + MIN_BLANK > self.data.file_size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"{entry.size} bytes do not fit into a file at {entry.pos}")
-        is_own = self._has(entry)
-        end = entry.end if is_own else entry.pos
+        if self._has(entry):
+            self._cut_behind(entry.index, entry.end)
+            return True
+        if self._continues(entry):
+            self._cut_behind(entry.index - 1, self._end_of(entry.index - 1, entry.pos))
+        else:
+            self._empty(entry.pos)
+        with self._undone_after_error():
+            self._place(entry)
+        return False
+
+    def _end_of(self, number: int, default: int) -> int:
+        return self.get(number).end if 0 <= self.begin_index <= number else default
+
+    def _empty(self, begin: int) -> None:
+        """Delete all files: the log is to begin at another position."""
+        self._note_cut(begin)
+        self.data.destroy()
+        self.index.destroy()
+        self.begin_index = self.end_index = self.end_term = -1
+
+    def _note_cut(self, end: int) -> None:
         self.synced_end = min(self.synced_end, end)
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
+
+    def _cut_behind(self, number: int, end: int) -> None:
+        """Make an entry, which ends at a position, the last one. OSError if the cut is not durable."""
+        self._note_cut(end)
         written = self.data.max_offset
-        if not is_own and not self._continues(entry):
-            self.data.destroy()
-        if cut(self.data, end) or end < self.begin_position:
-            self.begin_position = end
-        if not is_own:
-            self._append_to(self.data, entry.encode())
+        self.data.trim(end)
+        self.index.trim((number + 1) * UNIT.size)
         self._zero_until(written)
-        cut(self.index, entry.index * UNIT.size)
-        self._append_to(self.index, entry.unit.encode())
-        self.end_index, self.end_term = entry.index, entry.term
-        self._find_begin()
-        return is_own
+        if number < self.begin_index:
+            self.begin_index = self.end_index = self.end_term = -1
+        elif self.begin_index != -1:
+            self.end_index, self.end_term = number, self.get(number).term
+        if self.data.last is not None and end < written:
+            self.data.last.sync()
+
+    def _place(self, entry: Entry) -> None:
+        """Append a leader's entry at its position. An empty log begins there. OSError."""
+        if self.begin_index == -1:
+            cut(self.data, entry.pos)
+            cut(self.index, entry.index * UNIT.size)
+        else:
+            self._begin_entry(entry.size, entry.pos)
+        self._write(entry)
 
     def _check_room(self) -> None:
         if self.is_full:
@@ -187,9 +226,12 @@ class EntryStore:
 
     def _zero_until(self, written: int) -> None:
         """Zero the last file's bytes that were written before a cut."""
-        file = self.data.file_to_write()
-        end = min(max(file.wrote, written - file.first_offset), file.size)
-        file.map[file.wrote : end] = bytes(end - file.wrote)
+        file = self.data.last
+        if file is not None:
+            end = min(max(file.wrote, written - file.first_offset), file.size)
+            for at in range(file.wrote, end, _ZEROED_AT_ONCE):
+                count = min(_ZEROED_AT_ONCE, end - at)
+                file.map[at : at + count] = bytes(count)
 
     def _continues(self, entry: Entry) -> bool:
         """True if an entry belongs at its position.
@@ -210,24 +252,40 @@ class EntryStore:
         except DLedgerError:
             return False
 
-    def _position_for(self, size: int) -> int:
-        """Return the position of the next entry, in a new file if needed (dledger#3)."""
+    def _begin_entry(self, size: int, wanted: int = -1) -> int:
+        """Return the position of the next entry, in a new file if needed (dledger#3), or if wanted there.
+
+        No leader leaves more free than the largest entry needs.
+        """
         if size + MIN_BLANK > self.data.file_size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"{size} bytes do not fit into a file of {self.data.file_size}")
         file = self.data.file_to_write()
         left = file.size - file.wrote
-        if size + MIN_BLANK > left:
+        is_wanted = wanted == file.first_offset + file.size and left < MAX_ENTRY + MIN_BLANK
+        if size + MIN_BLANK > left or is_wanted:
             self._append_to(self.data, blank(left))
             file = self.data.file_to_write()
         return file.end_offset
 
+    @contextlib.contextmanager
+    def _undone_after_error(self) -> Iterator[None]:
+        """Cut what was written since, a blank included, if the block raises.
+
+        Behind a blank, a leader's next entry would begin a file although it fits into the one before.
+        """
+        end, units = self.data.max_offset, self.index.max_offset
+        try:
+            yield
+        except (DLedgerError, OSError):
+            written = self.data.max_offset
+            self.data.trim(end)
+            self.index.trim(units)
+            self._zero_until(written)
+            raise
+
     def _write(self, entry: Entry) -> None:
         self._append_to(self.data, entry.encode())
-        try:
-            self._append_to(self.index, entry.unit.encode())
-        except OSError:
-            self.data.trim(entry.pos)
-            raise
+        self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         if self.begin_index == -1:
             self.begin_index = entry.index
@@ -241,17 +299,29 @@ class EntryStore:
     def drop_first_file(self) -> None:
         """Delete the oldest data file, and index files before the new begin.
 
-        OSError keeps all files.
+        OSError keeps all files, also if the next one does not begin with a later entry of the log.
         """
+        following = self.data.files[1]
+        number = EntryHeader.decode(following.view).number
+        if not self.begin_index < number <= self.end_index:
+            raise OSError(errno.EIO, f"begins with entry {number}, expected a later one", str(following.path))
         self.data.drop_first()
-        self.begin_position = self.data.min_offset
-        self._find_begin()
+        self._begin_at(number, self.data.min_offset)
 
     def _find_begin(self) -> None:
+        """Read which entry is the first one. StoreCorrupt if the log has no such entry."""
         file = self.data.files[0]
-        self.begin_index = EntryHeader.decode(file.view, self.begin_position - file.first_offset).number
-        begin = self.begin_index * UNIT.size
-        while self.index.files[0].first_offset + self.index.file_size <= begin:
+        number = EntryHeader.decode(file.view, self.begin_position - file.first_offset).number
+        if not 0 <= number <= self.end_index:
+            raise StoreCorrupt(
+                f"{file.path} begins with entry {number} of a log that ends with {self.end_index}: restore it,"
+                f" or delete {file.path.parent} to get all entries from the leader"
+            )
+        self._begin_at(number, self.begin_position)
+
+    def _begin_at(self, number: int, position: int) -> None:
+        self.begin_index, self.begin_position = number, position
+        while self.index.files[0].first_offset + self.index.file_size <= number * UNIT.size:
             self.index.drop_first()
 
     # ---- committed index, checkpoint ----

@@ -196,8 +196,13 @@ class Follower(Generic[Caller]):
         """
         self._check_leader(request)
         entry = request.entries[0].entry()
-        is_own = self.store.truncate(entry)
-        self.store.lower_commit(entry.index if is_own else entry.index - 1)
+        before = entry.index - 1
+        try:
+            is_own = self.store.truncate(entry)
+        except OSError:  # the log is cut, but its disk fails
+            self.store.lower_commit(min(before, self.store.end_index))
+            raise
+        self.store.lower_commit(entry.index if is_own else before)
 
     def _check_leader(self, request: PushEntryRequest) -> None:
         if request.term != self.member.term:

@@ -84,6 +84,11 @@ class Member:
     """The term in which this member was asked to become leader."""
     is_live: dict[str, bool] = attrs.field(factory=dict)
     """Whether the last heartbeat to a peer had a response."""
+    _candidacy_before_start: int = attrs.field(init=False)
+    """The term for which this member voted for itself before it started; -1 if there is none."""
+
+    def __attrs_post_init__(self) -> None:
+        self._candidacy_before_start = self.term if self.ballot.voted_for == self.self_id else -1
 
     @property
     def term(self) -> int:
@@ -102,8 +107,14 @@ class Member:
         """True for a preferred leader in the term that it was asked to take (section 4.5)."""
         return self.term_to_take == self.term and self.self_id in self.settings.preferred_leader_ids
 
-    def is_quorum(self, count: int) -> bool:
-        return count >= self.settings.quorum
+    @property
+    def may_have_led(self) -> bool:
+        """True if this member may have led the current term before it started.
+
+        A power loss may have cost it entries of the term that others have. A second entry of the same index and term
+        would count as equal in elections, so acknowledged entries could be replaced by lost ones.
+        """
+        return self._candidacy_before_start == self.term
 
     def check_recipient(self, request: Message) -> None:
         """Check that a request is for this member and group (dledger#13).

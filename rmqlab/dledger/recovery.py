@@ -44,6 +44,9 @@ def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body:
     not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
     them the member could lead, and replace the right entries of the others.
 
+    A blank at the end becomes zeros, too: the entry that did not fit is lost, and a smaller one may follow. Members
+    that have no blank would reject it at the begin of the next file.
+
     StoreCorrupt if a file in the middle is missing (DISK_ERROR in DLedger), or if more than one file would be lost,
     where DLedger ends its process; OSError if units cannot be written.
     """
@@ -51,9 +54,10 @@ def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body:
     _check_continuous(index)
     end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
     _check_loss(data, end.position)
+    end = _end_with(data, index, end.index)
     while end.index >= 0 and not is_whole(_body_of(data, index, end.index)):
         logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
-        end = _end_before(data, index, end.index)
+        end = _end_with(data, index, end.index - 1)
     data.trim(end.position)
     if data.last is not None:  # otherwise an entry that was cut may follow a new one of the same size
         zero_from(data.last.path, data.last.wrote, data.disk)
@@ -93,10 +97,10 @@ def _body_of(data: FileQueue, index: FileQueue, number: int) -> memoryview:
     return file.view[at + HEADER.size : at + unit.size]
 
 
-def _end_before(data: FileQueue, index: FileQueue, number: int) -> LogEnd:
-    """Return the end of the log without an entry and those after it."""
-    unit = unit_at(index, number - 1)
-    if unit is None or unit.number != number - 1 or data.file_at(unit.pos) is None:
+def _end_with(data: FileQueue, index: FileQueue, number: int) -> LogEnd:
+    """Return the end of the log whose last entry has an index; an empty log if there is none."""
+    unit = unit_at(index, number)
+    if unit is None or unit.number != number or data.file_at(unit.pos) is None:
         return LogEnd(-1, -1, data.min_offset)
     return LogEnd(unit.number, unit.term, unit.pos + unit.size)
 

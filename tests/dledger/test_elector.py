@@ -300,21 +300,6 @@ def test_a_killed_leader_is_replaced_and_follows_when_it_returns() -> None:
     assert len(group.followers_of(other)) == 2
 
 
-def test_a_restarted_leader_is_elected_again_in_its_term() -> None:
-    """dledger#32"""
-    group = Electorate(3, random.Random(2))
-    group.run(15_000)
-    (leader,) = group.current_leaders()
-    term = group.nodes[leader].member.term
-    group.nodes[leader].restart()
-    for node in group.nodes.values():
-        node.member.become_candidate(term)
-    group.nodes[leader].elector.tick(group.now)
-    group._collect(leader)
-    group.run(100)
-    assert (group.current_leaders(), group.nodes[leader].member.term) == ([leader], term)
-
-
 def test_isolated_members_raise_no_terms() -> None:
     """dledger#27"""
     group = Electorate(3, random.Random(3))

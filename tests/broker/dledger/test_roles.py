@@ -4,11 +4,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 
-from rmqlab.broker.dledger.roles import become_master, become_slave
+from rmqlab.broker.dledger.roles import RoleChanges, become_master, become_slave, follow_roles
 from rmqlab.broker.scripted import RecordingRegistration
 from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.member import Role
+from rmqlab.store.files.disk import StoreError
 
 
 class FakeBroker:
@@ -16,6 +18,8 @@ class FakeBroker:
 
     def __init__(self, role: str) -> None:
         self.done: list[str] = []
+        self.failures = 0
+        """Number of changes of role that fail."""
         self.config = SimpleNamespace(broker_role=role, broker_name="broker-a")
         self.registration = RecordingRegistration(self.config, "127.0.0.1:10912")
         self.settings = SimpleNamespace(dledger=SimpleNamespace(number=2))
@@ -26,6 +30,9 @@ class FakeBroker:
         self.store = SimpleNamespace(log=None, queues=queues)
 
     def take_role(self, role: str, broker_id: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("delayOffset.json is damaged")
         self.done.append(f"{role} {broker_id}")
 
     def emit(self, kind: str, **_fields: object) -> None:
@@ -54,3 +61,39 @@ def test_a_candidate_that_is_slave_already_changes_nothing() -> None:
     broker = FakeBroker("SLAVE")
     become_slave(cast("Any", broker), RoleChange(3, Role.CANDIDATE))
     assert (broker.done, broker.registration.calls) == ([], [])
+
+
+class FakeLog:
+    """The empty log of a leader."""
+
+    entries = SimpleNamespace(end_index=-1)
+    server = SimpleNamespace(member=SimpleNamespace(is_leader=True))
+
+
+async def follow(broker: FakeBroker, changes: RoleChanges) -> None:
+    """Follow roles until the broker has its first one."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow_roles, cast("Any", broker), cast("Any", FakeLog), changes)
+        await changes.is_known.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_leader_whose_change_fails_becomes_master_at_the_next_try() -> None:
+    """Its group has no other master. The election is journaled once."""
+    broker, changes = FakeBroker("SLAVE"), RoleChanges()
+    broker.failures = 2
+    changes.add([RoleChange(3, Role.LEADER)])
+    for _ in range(2):
+        with pytest.RaisesGroup(StoreError):
+            await follow(broker, changes)
+    await follow(broker, changes)
+    made = ["count queues", "SYNC_MASTER 0", "member_role_changed", "forget master"]
+    assert broker.done == ["member_elected", "count queues", "count queues", *made]
+
+
+async def test_a_newer_change_replaces_one_that_failed() -> None:
+    broker, changes = FakeBroker("SYNC_MASTER"), RoleChanges()
+    changes.add([RoleChange(4, Role.FOLLOWER)])
+    changes.retry(RoleChange(3, Role.LEADER))
+    await follow(broker, changes)
+    assert broker.done == ["SLAVE 2", "member_role_changed", "forget master"]
