@@ -115,5 +115,5 @@ def _surely_dispatched(log: EntryLog, checkpoint: Checkpoint, config: StoreConfi
     safe = checkpoint.safe_timestamp
     if config.message_index_enable and config.message_index_safe:
         safe = min(safe, checkpoint.index_msg_timestamp)
-    firsts = [FirstRecord.read(file.view[log.entry_header_size(file) :]) for file in files]
+    firsts = [FirstRecord.read(file, log.entry_header_size(file)) for file in files]
     return files[first_file_after_crash(firsts, safe)].first_offset

@@ -88,13 +88,18 @@ def unit_at(index: FileQueue, number: int) -> IndexUnit | None:
 
 
 def _body_of(data: FileQueue, index: FileQueue, number: int) -> memoryview:
-    """Return the body of an entry that the walk has found; empty without a place."""
+    """Return the body of an entry that the walk has found; empty without a place.
+
+    OSError.
+    """
     unit = unit_at(index, number)
     file = data.file_at(unit.pos) if unit else None
     if unit is None or file is None:
         return memoryview(b"")
     at = unit.pos - file.first_offset
-    return file.view[at + HEADER.size : at + unit.size]
+    with file.image() as image:
+        image.load(at, at + unit.size)
+        return memoryview(bytes(image.view[at + HEADER.size : at + unit.size]))
 
 
 def _end_with(data: FileQueue, index: FileQueue, number: int) -> LogEnd:
@@ -121,7 +126,7 @@ def _check_loss(data: FileQueue, end: int) -> None:
     if file is None or last is None or last.first_offset - end <= data.file_size or _is_zero(data.files[0]):
         return
     behind = [one for one in data.files if one.first_offset > end]
-    if any(EntryHeader.decode(one.view).is_valid_at(one.first_offset) for one in behind):
+    if any(_first_header(one).is_valid_at(one.first_offset) for one in behind):
         raise StoreCorrupt(
             f"{file.path} has no valid entry at offset {end}, and recovery would delete the files up to"
             f" {last.path.name}: restore it, or delete {data.directory} to get all entries from the leader"
@@ -130,7 +135,11 @@ def _check_loss(data: FileQueue, end: int) -> None:
 
 def _is_zero(file: LogFile) -> bool:
     """Return True if a file begins with zeros in the place of an entry's header."""
-    return not any(file.view[: HEADER.size])
+    return not any(file.read_head(HEADER.size))
+
+
+def _first_header(file: LogFile) -> EntryHeader:
+    return EntryHeader.decode(memoryview(file.read_head(HEADER.size)))
 
 
 @attrs.define
@@ -164,23 +173,25 @@ class _Recovery:
         return next((number for number in range(start, -1, -1) if self._is_sound(self.data.files[number])), 0)
 
     def _is_sound(self, file: LogFile) -> bool:
-        header = EntryHeader.decode(file.view)
+        header = _first_header(file)
         return header.is_valid_at(file.first_offset) and unit_at(self.index, header.number) == header.unit
 
     def _headers(self, file: LogFile) -> Iterator[EntryHeader | None]:
-        """Yield each valid header of a file, and None at a blank."""
+        """Yield each valid header of a file, and None at a blank. OSError."""
         at = 0
-        while at + _MAGIC.size <= file.size:
-            if _MAGIC.unpack_from(file.view, at)[0] == BLANK_MAGIC:
-                yield None
-                return
-            if at + HEADER.size > file.size:
-                return
-            header = EntryHeader.decode(file.view, at)
-            if not header.is_valid_at(file.first_offset + at) or at + header.size > file.size:
-                return
-            yield header
-            at += header.size
+        with file.image() as image:
+            while at + _MAGIC.size <= file.size:
+                image.load(at, at + HEADER.size)
+                if _MAGIC.unpack_from(image.view, at)[0] == BLANK_MAGIC:
+                    yield None
+                    return
+                if at + HEADER.size > file.size:
+                    return
+                header = EntryHeader.decode(image.view, at)
+                if not header.is_valid_at(file.first_offset + at) or at + header.size > file.size:
+                    return
+                yield header
+                at += header.size
 
     def _mend_index(self, header: EntryHeader) -> None:
         if not self.is_index_broken and unit_at(self.index, header.number) != header.unit:

@@ -50,13 +50,13 @@ def restart(
     `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
     """
     files = log.files.files
-    views, offsets = [file.view for file in files], [file.first_offset for file in files]
+    offsets = [file.first_offset for file in files]
     start = recovery.first_file_after_clean_stop(len(files))
     if crashed:
         safe = claim.read.safe_timestamp
         if config.message_index_enable and config.message_index_safe:
             safe = min(safe, claim.read.index_msg_timestamp)
-        start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
+        start = recovery.first_file_after_crash([recovery.FirstRecord.read(file) for file in files], safe)
     queues.recover(claim, complete_to=offsets[start] if crashed and files else None, on_recovered=on_recovered)
     if crashed and files:
         drop_unsure_ends(queues, log, offsets[start])
@@ -69,9 +69,8 @@ def restart(
             claim.withdraw()
         queues.delete_all()
         return Restart()
-    walk = recovery.LogWalk(views, offsets, start, config.check_crc_on_recover)
+    walk = recovery.LogWalk(files, start, config.check_crc_on_recover)
     missing = _walk_to_end(walk, queues if crashed else None, on_progress)
-    del views
     if known > walk.end:
         before = queues.record_before(walk.end)
         claim.lower(max(0, log.stored_at(before[0])) if before is not None else 0)

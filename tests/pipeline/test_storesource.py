@@ -5,7 +5,6 @@ And logs with every kind of damage.
 
 import hashlib
 import json
-import mmap
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.stores.commitlogs import segments
 from rmqlab.pipeline.stores.recordlayout import walk
+from rmqlab.store.files import fileimage
+from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.offline.scan import LogScan
 
 if TYPE_CHECKING:
@@ -196,32 +197,30 @@ def test_the_schema_is_what_was_declared(spark: "SparkSession", golden: pathlib.
 def test_a_record_that_is_written_while_the_log_is_read_is_no_torn_segment(write_log: Write) -> None:
     path = write_log("broker-a", [b"x", b"y", b"z"]) / "commitlog" / f"{0:020d}"
     raw = path.read_bytes()
-    with (
-        path.open("r+b") as file,
-        mmap.mmap(file.fileno(), 0) as mapped,
-        memoryview(mapped) as view,
-    ):
-        ((_, second, third), end) = walk(view, 0, len(raw), 0)
-        mapped[second:end] = bytes(end - second)
+    (_, second, third), end = walk(memoryview(raw), 0, len(raw), 0)
+    with path.open("r+b", buffering=0) as file, FileImage.open(path) as image:
+        file.seek(second)
+        file.write(bytes(end - second))
 
         def walk_and_write(data: memoryview, at: int, until: int, base: int | None, most: int) -> tuple[list[int], int]:
             found = walk(data, at, until, base, most)
             if at == second:  # the broker appends once the reader found no record there
-                mapped[second:end] = raw[second:end]
+                file.seek(second)
+                file.write(raw[second:end])
+                image.forget()
+                image.load(at, until)
             return found
 
-        starts = [segment.starts for segment in segments(view, mapped, 0, 0, end, end, find=walk_and_write)]
+        starts = [segment.starts for segment in segments(image, 0, 0, end, find=walk_and_write)]
     assert starts == [[0], [second, third]]
 
 
-def test_nothing_is_looked_for_beyond_what_was_written(write_log: Write) -> None:
-    path = write_log("broker-a", [b"x", b"y", b"z"]) / "commitlog" / f"{0:020d}"
+@pytest.mark.parametrize("step", [1, 500, 2**23])
+def test_bytes_that_are_no_record_are_torn(write_log: Write, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    path = write_log("broker-a", [b"x", b"y" * 5000, b"z"]) / "commitlog" / f"{0:020d}"
     raw = path.read_bytes()
     path.write_bytes(raw[:-100] + b"\1" * 100)
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        found = [list(segments(view, mapped, 0, 0, end, end)) for end in (len(raw) - 100, len(raw))]
+    monkeypatch.setattr(fileimage, "_STEP", step)
+    with FileImage.open(path) as image:
+        found = [list(segments(image, 0, 0, end)) for end in (len(raw) - 100, len(raw))]
     assert [[len(segment.starts) for segment in one] for one in found] == [[3], [3, 0]]

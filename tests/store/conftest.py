@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,6 +52,23 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+@pytest.fixture
+def tmpfs_path(quick_path: Path) -> Path:
+    """Return a directory of a tmpfs.
+
+    A hole gets memory when it is read through a mapping. If the file system is full, SIGBUS ends the process.
+    """
+    path = quick_path / "hole"
+    with path.open("w+b") as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapped:
+            assert not mapped[0]
+    if not path.stat().st_blocks:
+        pytest.skip("no tmpfs")
+    path.unlink()
+    return quick_path
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,10 @@ class FailingDisk(Disk):
         self._point("read")
         return super().read(descriptor, size, offset)
 
+    def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        self._point("read_into")
+        return super().read_into(descriptor, buffer, offset)
+
     def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
         self._point("write")
         half = len(data) // 2

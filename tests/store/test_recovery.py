@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import BLANK_MAGIC, MESSAGE_MAGIC
+from rmqlab.store.files import fileimage
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.log.recovery import (
     FirstRecord,
     LogWalk,
@@ -142,9 +144,22 @@ def test_the_last_record_torn_at_each_of_its_bytes_is_gone_from_log_queues_and_i
         shutil.rmtree(tmp_path / f"{cut}")
 
 
-@given(at=st.integers(0, 2**16), bit=st.integers(0, 7), check_crc=st.booleans(), window=st.integers(1, 3000))
-def test_the_fast_walk_judges_as_the_plain_one(torn: Torn, at: int, bit: int, check_crc: bool, window: int) -> None:  # noqa: FBT001
-    """Any bit turned over, any windows."""
+@given(
+    at=st.integers(0, 2**16),
+    bit=st.integers(0, 7),
+    check_crc=st.booleans(),
+    window=st.integers(1, 3000),
+    step=st.integers(1, 5000),
+)
+def test_the_fast_walk_judges_as_the_plain_one(
+    torn: Torn,
+    at: int,
+    bit: int,
+    check_crc: bool,  # noqa: FBT001
+    window: int,
+    step: int,
+) -> None:
+    """Any bit turned over, any windows, read in any pieces."""
     raw = bytearray((torn.root / "crashed" / "commitlog" / f"{0:020d}").read_bytes()[: torn.records[-1][2] + 200])
     raw[at % len(raw)] ^= 1 << bit
     view, plain = memoryview(bytes(raw)), 0
@@ -153,8 +168,12 @@ def test_the_fast_walk_judges_as_the_plain_one(torn: Torn, at: int, bit: int, ch
         if not view[plain + 39] & 0x4:
             starts.append(plain)
         plain += size
-    walk = LogWalk([view], [0], 0, check_crc)
-    found = list(walk.windows(window))
+    path = torn.root / "0"
+    path.write_bytes(raw)
+    walk = LogWalk([LogFile.open(path, len(raw), Disk(), create=False)], 0, check_crc)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fileimage, "_STEP", step)
+        found = list(walk.windows(window))
     assert walk.end == plain
     assert [start for _, _, window_starts in found for start in window_starts] == starts
     assert [low for low, _, _ in found[1:]] == [high for _, high, _ in found[:-1]]
@@ -222,9 +241,10 @@ def test_a_blank_counts_only_if_a_file_follows(open_store: Open) -> None:
     size = store.config.mapped_file_size_commit_log
     first = store.put(new_message(b"x" * 40_000))
     store.put(new_message(b"x" * 40_000))
-    views = [file.view for file in store.log.files.files]
-    assert log_end(views, [0, size], 0, check_crc=True) == store.max_commit_log_offset
-    assert log_end(views[:1], [0], 0, check_crc=True) == first.end_offset
+    files = store.log.files.files
+    assert [file.first_offset for file in files] == [0, size]
+    assert log_end(files, 0, check_crc=True) == store.max_commit_log_offset
+    assert log_end(files[:1], 0, check_crc=True) == first.end_offset
 
 
 # ---- whole stores ----

@@ -9,6 +9,8 @@ import pytest
 
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import StoreConfig
+from rmqlab.store.files import fileimage
+from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.offline.scan import LogScan, next_record
 
 
@@ -67,9 +69,10 @@ def test_a_record_that_was_half_written_when_it_was_read_is_no_hole(
     written = path.read_bytes()[slow - int(path.name) : last - int(path.name)]
     overwrite(directory, slow + 40, bytes(len(written) - 40))
 
-    def write_on(view: memoryview, at: int, base: int, end: int) -> int:
+    def write_on(image: FileImage, at: int, base: int) -> int:
         overwrite(directory, slow, written)
-        return next_record(view, at, base, max(end, last - base))
+        image.forget()
+        return next_record(image, at, base)
 
     monkeypatch.setattr("rmqlab.store.offline.scan.next_record", write_on)
     scan = LogScan(directory)
@@ -121,12 +124,27 @@ class Unmapped(mmap.mmap):
         return super().find(part, start, end)
 
 
-def test_the_search_for_a_record_ends_before_the_end_of_a_file_without_holes(tmp_path: Path) -> None:
+def test_the_search_for_a_record_ends_before_the_end_of_a_file_without_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "0"
     path.write_bytes(bytes(mmap.PAGESIZE))
-    with (
-        path.open("rb") as file,
-        Unmapped(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        assert next_record(view, 1, 0, len(view)) == len(view)
+    monkeypatch.setattr(mmap, "mmap", Unmapped)
+    with FileImage.open(path) as image:
+        assert isinstance(image.map, Unmapped)
+        assert next_record(image, 1, 0) == mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("step", [1, 3000, 2**23])
+def test_a_log_is_read_in_pieces(
+    restore: Callable[[str], StoreConfig], monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    directory = restore("master").store_path_commit_log
+    whole = LogScan(directory)
+    messages = list(whole.messages())
+    damaged = messages.pop(700)
+    overwrite(directory, damaged.physical_offset, bytes(damaged.store_size))
+    monkeypatch.setattr(fileimage, "_STEP", step)
+    scan = LogScan(directory)
+    assert list(scan.messages()) == messages
+    assert [(hole.offset, hole.size) for hole in scan.holes] == [(damaged.physical_offset, damaged.store_size)]

@@ -7,7 +7,6 @@ or recover anything.
 
 import contextlib
 import json
-import mmap
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -20,10 +19,12 @@ from rmqlab.pipeline.paths.remotepaths import RemotePath
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, SourcePath, address_of, range_size
 from rmqlab.pipeline.stores.recordlayout import Walk, walk
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
-from rmqlab.store.log.loglayout import entry_header_at, is_unused
+from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.log.loglayout import ENTRY_HEADER, entry_header_at, is_unused, load_record
 
 P = TypeVar("P", bound=SourcePath)
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
+_MAGIC_AT: Final = 4
 _HEAD: Final = struct.Struct(">ii")
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")
 _PHYSICAL_OFFSET_AT: Final = 28
@@ -195,38 +196,44 @@ def written_end(path: Path) -> int:
 
 
 def segments(
-    view: memoryview,
-    mapped: mmap.mmap,
-    base: int,
-    start: int,
-    end: int,
-    written: int,
-    *,
-    is_last: bool = True,
-    find: Walk = walk,
+    image: FileImage, base: int, start: int, end: int, *, is_last: bool = True, find: Walk = walk
 ) -> Iterator[RecordSegment]:
     """Yield the records and torn bytes that begin in [start, end) of a file, in order.
 
-    `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
-    log's last file. Does not search beyond `written` (see `written_end`): a new file is a hole of a gigabyte. `find`
-    returns where records begin.
+    OSError. `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
+    log's last file. `find` returns where records begin. The bytes of a segment are in the window of `image`.
     """
-    at = start if start == 0 or _is_record(view, start, base) else next_record(mapped, view, start, base, written)
+    view = image.view
+    image.load(start, start + FIXED_SIZE)
+    at = start if start == 0 or _is_record(view, start, base) else next_record(image, start, base)
     while at < end:
-        starts, at_end = find(view, at, min(end, at + CHUNK_BYTES), base, CHUNK_RECORDS)
+        starts, at_end = _find(image, base, at, end, find)
         if len(starts):
             yield RecordSegment(at, at_end - at, starts)
             at = at_end
             continue
-        if _is_blank(view, at) or (is_last and _is_zero(mapped, at, written)):
+        if _is_blank(view, at) or (is_last and _is_zero(image, at)):
             return
+        load_record(image, at)
         if at + entry_header_at(view, at, base) >= end:  # the next range has the record of this entry
             return
-        following = next_record(mapped, view, at + 1, base, written)
-        if len(find(view, at, min(end, at + CHUNK_BYTES), base, 1)[0]):
+        following = next_record(image, at + 1, base)
+        image.forget()
+        if len(_find(image, base, at, end, find, most=1)[0]):
             continue  # a broker that runs wrote it, and those behind, in the meantime
         yield RecordSegment(at, following - at)
         at = following
+
+
+def _find(
+    image: FileImage, base: int, at: int, end: int, find: Walk, most: int = CHUNK_RECORDS
+) -> tuple[Sequence[int], int]:
+    """Return the result of `find` for the next records of a range. All are read."""
+    limit = min(end, at + CHUNK_BYTES)
+    image.load(at, limit + ENTRY_HEADER.size + FIXED_SIZE)
+    starts, at_end = find(image.view, at, limit, base, most)
+    image.load(at, at_end)
+    return starts, at_end
 
 
 def _is_blank(view: memoryview, at: int) -> bool:
@@ -234,9 +241,14 @@ def _is_blank(view: memoryview, at: int) -> bool:
     return at + BLANK_SIZE > len(view) or is_unused(view, at)
 
 
-def _is_zero(mapped: mmap.mmap, at: int, end: int) -> bool:
-    spans = ((begin, min(begin + CHUNK_BYTES, end)) for begin in range(at, end, CHUNK_BYTES))
-    return all(mapped[begin:until] == bytes(until - begin) for begin, until in spans)
+def _is_zero(image: FileImage, at: int) -> bool:
+    """Return True if a file has only zeros from a position on."""
+    for begin in range(at, image.written, CHUNK_BYTES):
+        until = min(begin + CHUNK_BYTES, image.written)
+        image.load(begin, until)
+        if image.view[begin:until] != bytes(until - begin):
+            return False
+    return True
 
 
 def _is_record(view: memoryview, at: int, base: int) -> bool:
@@ -247,15 +259,23 @@ def _is_record(view: memoryview, at: int, base: int) -> bool:
     return bool(magic == MESSAGE_MAGIC and FIXED_SIZE <= size <= len(view) - at and offset == base + at)
 
 
-def next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
-    """Return the first position from `at` on where a record begins.
+def next_record(image: FileImage, at: int, base: int) -> int:
+    """Return the first position from `at` on where a record begins. OSError.
 
     Returns the file's length if there is none.
     """
-    written = min(written, len(view) - 1)  # up to the end, Python before 3.11.5 reads a byte behind the mapping
-    found = mapped.find(_MAGIC, at, written)
-    while found >= 0:
-        if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):
-            return found - 4
-        found = mapped.find(_MAGIC, found + 1, written)
-    return len(view)
+    # up to the end of a mapping, Python before 3.11.5 reads a byte behind it
+    written = min(image.written, image.size - 1)
+    while at < written:
+        image.load(at, at + FIXED_SIZE)
+        high = min(image.high, written)
+        found = image.map.find(_MAGIC, at + _MAGIC_AT, high)
+        if found < 0:
+            at = high if high == written else high - _MAGIC_AT - len(_MAGIC) + 1
+            continue
+        at = found - _MAGIC_AT
+        image.load(at, at + FIXED_SIZE)
+        if _is_record(image.view, at, base):
+            return at
+        at += 1
+    return image.size

@@ -14,7 +14,6 @@ The CRC is computed only if `state` is among the columns. Options: see StoreOpti
 """
 
 import itertools
-import mmap
 from collections.abc import Generator, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,11 +52,11 @@ from rmqlab.pipeline.stores.commitlogs import (
     segments,
     topics_of,
     written_bytes,
-    written_end,
 )
 from rmqlab.pipeline.stores.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.stores.recordwalk import walk_many
 from rmqlab.remoting.names import SYSTEM_TOPICS
+from rmqlab.store.files.fileimage import FileImage
 
 NAME = "rocketmq-store"
 _LEAST_BYTES = 4096
@@ -153,35 +152,32 @@ class StoreReader(DataSourceReader):
         part = partition.value
         if part is None:  # Spark's value for a source without partitions
             return
-        with local_file(part.path) as path, path.open("rb") as file:
-            # Not closed here, but with its last view: an error's traceback may have one. Batches are copies.
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with local_file(part.path) as path, FileImage.open(path) as image:
             # Only the local copy of a remote file has a hole behind the last record.
-            end = min(part.end, written_end(path))
-            yield from self._batches(attrs.evolve(part, path=str(path), source=shown(part.path), end=end), mapped)
+            end = min(part.end, image.written)
+            yield from self._batches(attrs.evolve(part, path=str(path), source=shown(part.path), end=end), image)
 
-    def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
-        at, view = part.start, memoryview(mapped)
+    def _batches(self, part: Range, image: FileImage) -> Iterator[pa.RecordBatch]:
+        at = part.start
         while at < part.end:
-            at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
+            at = yield from self._until_unsound(attrs.evolve(part, start=at), image)
 
-    def _until_unsound(self, part: Range, mapped: mmap.mmap, view: memoryview) -> Generator[pa.RecordBatch, None, int]:
+    def _until_unsound(self, part: Range, image: FileImage) -> Generator[pa.RecordBatch, None, int]:
         """Yield the batches of a range up to a record with inconsistent inner lengths.
 
         Returns the position at which to continue.
         """
-        base, written = int(Path(part.path).name), written_end(Path(part.path))
-        found = segments(view, mapped, base, part.start, part.end, written, is_last=part.is_last, find=walk_many)
-        for segment in found:
+        base = int(Path(part.path).name)
+        for segment in segments(image, base, part.start, part.end, is_last=part.is_last, find=walk_many):
             if not len(segment.starts):
                 yield self._torn(part, base + segment.begin, segment.size)
                 continue
-            chunk = view[segment.begin : segment.begin + segment.size]
+            chunk = image.view[segment.begin : segment.begin + segment.size]
             records, unsound = decode_records(chunk, np.asarray(segment.starts) - segment.begin)
             yield from self._whole(part, records)
             if unsound is not None:
                 begin = segment.starts[unsound]
-                following = next_record(mapped, view, begin + 1, base, written)
+                following = next_record(image, begin + 1, base)
                 yield self._torn(part, base + begin, following - begin)
                 return following
         return part.end

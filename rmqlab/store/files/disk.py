@@ -76,6 +76,10 @@ class Disk:
         """Read at most `size` bytes."""
         return os.pread(descriptor, size, offset)
 
+    def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        """Read into a buffer; return how many bytes were read, 0 at the end of the file."""
+        return os.preadv(descriptor, [buffer], offset)
+
     def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
         """Write where the file has blocks already, or grows by a few bytes.
 

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.files.logfile import HEAD_SIZE, LogFile, offset_name, wrong_length
+from rmqlab.store.files.logfile import LogFile, offset_name, wrong_length
 from rmqlab.store.files.openfiles import OpenFiles, QueueFile
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class FileQueue:
             file = self._open(path, create=False)
             last = self.last
             if last is not None and file.first_offset != last.first_offset + last.size:
-                if not any(file.view[:HEAD_SIZE]):  # `LogFile.discard` could not delete it
+                if not any(file.read_head()):  # `LogFile.discard` could not delete it
                     logger.warning("%s does not follow %s and begins with zeros: it is deleted", path, last.path.name)
                     file.discard()
                     continue

@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 
 from rmqlab.store.files.disk import Disk, StoreCorrupt
+from rmqlab.store.files.fileimage import FileImage
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,17 @@ class LogFile:
     @property
     def is_full(self) -> bool:
         return self.wrote >= self.size
+
+    def read_head(self, size: int = HEAD_SIZE) -> bytes:
+        """Return the first bytes. OSError.
+
+        Through the mapping, a hole of a full tmpfs would end the process with SIGBUS.
+        """
+        return self.disk.read_start(self.path, size).ljust(size, b"\0")
+
+    def image(self) -> contextlib.AbstractContextManager[FileImage]:
+        """Return the bytes on the disk, for recovery. OSError."""
+        return FileImage.open(self.path, self.disk)
 
     def ensure_room(self, end: int) -> None:
         """Make [0, end) safe to write.
@@ -272,9 +284,16 @@ class LogFile:
         except OSError as exc:
             logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
             with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
-                if any(self.map[:HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
+                if self._has_head():  # else its first page may be a hole, which a full disk has no block for
                     self.map[:HEAD_SIZE] = bytes(HEAD_SIZE)
         self.close()
+
+    def _has_head(self) -> bool:
+        """Return False if the first bytes are zeros."""
+        try:
+            return any(self.read_head())
+        except OSError:  # such as EMFILE
+            return True
 
 
 def _existing_map(path: Path, size: int, disk: Disk, *, is_exact: bool) -> mmap.mmap:

@@ -45,8 +45,13 @@ def data_end(path: Path, disk: Disk) -> int:
     0 without one. OSError.
     """
     with disk.opened(path, os.O_RDONLY) as descriptor:
-        size = os.fstat(descriptor).st_size
-        return max((end for _, end in data_ranges(descriptor, 0, size)), default=0)
+        return data_end_of(descriptor)
+
+
+def data_end_of(descriptor: int) -> int:
+    """`data_end` of an open file."""
+    size = os.fstat(descriptor).st_size
+    return max((end for _, end in data_ranges(descriptor, 0, size)), default=0)
 
 
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:

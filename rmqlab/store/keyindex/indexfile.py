@@ -10,6 +10,7 @@ Keys are not stored: a reader gets every message whose key has the same hash, an
 """
 
 import mmap
+import os
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ import attrs
 from rmqlab.store.columns import big_endian
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.logfile import LogFile, populate
+from rmqlab.store.files.sparse import data_ranges
 from rmqlab.store.keyindex.indexkeys import IndexEntry, IndexKeys, packed
 
 INDEX_HEADER: Final = struct.Struct(">qqqqii")
@@ -33,6 +35,7 @@ _PACK_ENTRY: Final = INDEX_ENTRY.pack_into
 _PACK_SLOT: Final = INDEX_SLOT.pack_into
 _UNPACK_SLOT: Final = INDEX_SLOT.unpack_from
 _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
+_PAGE: Final = 4096  # no file system has smaller holes
 _ENTRY_STEP: Final = 256 * 1024
 _MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
 _MANY: Final = 8  # entries from which on columns are quicker
@@ -53,14 +56,17 @@ class IndexFile:
     index_count: int = 1  # entry 0 is never used
     _map: mmap.mmap = attrs.field(init=False)
     _slot_units: bytearray = attrs.field(init=False)
+    _slot_pages: bytearray = attrs.field(init=False)  # 0: a hole; of the pages with the header and the slots
     _has_holes: bool = attrs.field(default=True, init=False)  # there are slots without blocks
     _entries_at: int = attrs.field(init=False)
     _entry_room: int = attrs.field(init=False)
+    _lacks_entries: bool = attrs.field(default=False, init=False)  # the last ones of the header were never written
 
     def __attrs_post_init__(self) -> None:
         self._map = self.file.map
         self._entries_at = _HEADER_SIZE + 4 * self.slots
         self._slot_units = bytearray((self._entries_at >> _UNIT_BITS) + 1)
+        self._slot_pages = bytearray(-(-self._entries_at // _PAGE))
         self._entry_room = self._entries_at
 
     @classmethod
@@ -71,9 +77,24 @@ class IndexFile:
         index = cls(file, slots, max_index)
         if not create:
             (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,
-             index.slot_count, count) = INDEX_HEADER.unpack_from(file.map)  # fmt: skip
+             index.slot_count, count) = INDEX_HEADER.unpack(file.read_head(_HEADER_SIZE))  # fmt: skip
             index.index_count = max(1, count)
+            index._find_data()
         return index
+
+    def _find_data(self) -> None:
+        """Find the parts of a file that are no holes. OSError."""
+        written = 0
+        with self.file.disk.opened(self.file.path, os.O_RDONLY) as descriptor:
+            for start, end in data_ranges(descriptor, 0, self.file.size):
+                self._note_slots(start, min(end, self._entries_at))
+                written = end
+        entries_end = self._entries_at + _ENTRY_SIZE * self.index_count
+        self._lacks_entries = self.index_count > 1 and written < min(entries_end, self.file.size)
+
+    def _note_slots(self, start: int, end: int) -> None:
+        first, last = start // _PAGE, -(-end // _PAGE)
+        self._slot_pages[first:last] = b"\1" * (last - first)
 
     @property
     def is_sane(self) -> bool:
@@ -83,7 +104,8 @@ class IndexFile:
         """
         moments, places = (self.begin_timestamp, self.end_timestamp), (self.begin_physical, self.end_physical)
         return (
-            max(self.index_count, self.slot_count) <= self.max_index
+            not self._lacks_entries
+            and max(self.index_count, self.slot_count) <= self.max_index
             and min(self.slot_count, *moments, *places) >= 0
             and max(moments) <= _MAX_MILLIS
         )
@@ -205,8 +227,10 @@ class IndexFile:
         for needed in {0, unit}:  # unit 0 has the header, too
             if not self._slot_units[needed]:
                 start = needed << _UNIT_BITS
-                self._allocate(start, min(start + (1 << _UNIT_BITS), self.file.size))
+                end = min(start + (1 << _UNIT_BITS), self.file.size)
+                self._allocate(start, end)
                 self._slot_units[needed] = 1
+                self._note_slots(start, min(end, self._entries_at))
         self._has_holes = 0 in self._slot_units
 
     def _allocate_entries(self, start: int, end: int) -> None:
@@ -224,7 +248,7 @@ class IndexFile:
         Newest first, up to `limit` in all. Yields now and then: a key of very many records makes a long chain. The file
         must be open when the search continues.
         """
-        (at,) = INDEX_SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
+        at = self._newest(hashed)
         if at > self.index_count or self.index_count <= 1:
             return
         examined = 0
@@ -242,6 +266,17 @@ class IndexFile:
             if previous > self.index_count or previous >= at:  # newer than itself: a damaged chain may be a ring
                 break
             at = previous
+
+    def _newest(self, hashed: int) -> int:
+        """Return the number of the newest entry in the slot of a hash; 0 without one.
+
+        Slots in a hole are not read: see `LogFile.read_head`.
+        """
+        slot_at = _HEADER_SIZE + INDEX_SLOT.size * (hashed % self.slots)
+        if not (self._slot_pages[slot_at // _PAGE] and self._slot_pages[(slot_at + INDEX_SLOT.size - 1) // _PAGE]):
+            return 0
+        number: int = _UNPACK_SLOT(self._map, slot_at)[0]
+        return number
 
     def overlaps(self, begin: int, end: int) -> bool:
         return begin <= self.end_timestamp and self.begin_timestamp <= end

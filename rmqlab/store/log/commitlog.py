@@ -31,7 +31,7 @@ _ZEROED_AT_ONCE: Final = 1 << 20
 _HEAD_SIZE: Final = PHYSICAL_OFFSET_AT + _LONG.size
 
 
-def physical_offset_of(record: memoryview) -> int:
+def physical_offset_of(record: memoryview | bytes) -> int:
     """Return the physical offset field of a record."""
     offset: int = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)[0]
     return offset
@@ -39,6 +39,12 @@ def physical_offset_of(record: memoryview) -> int:
 
 def _is_in(file: LogFile, offset: int) -> bool:
     return offset - offset % file.size == file.first_offset
+
+
+def _begins_with_record(file: LogFile) -> bool:
+    with file.image() as image:
+        image.load(0, file.size)
+        return record_size(image.view, 0, check_crc=True) > 0
 
 
 class RecordSpace(Protocol):
@@ -101,9 +107,9 @@ class CommitLog:
         """
         self.files.load()
         for file in self.files.files:
-            found = physical_offset_of(file.view)
+            found = physical_offset_of(file.read_head())
             # Another offset in the same file is of `append_stream`; without a whole record, the file is torn.
-            if not _is_in(file, found) and record_size(file.view, 0, check_crc=True):
+            if not _is_in(file, found) and _begins_with_record(file):
                 raise StoreCorrupt(
                     f"{file.path} begins with the record of commit log offset {found}: it is another file"
                 )

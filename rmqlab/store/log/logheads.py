@@ -4,7 +4,6 @@ The first record shows which broker and offset a file belongs to. No other bytes
 """
 
 import contextlib
-import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,17 @@ import attrs
 
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC, RecordError, StoredMessage, decode_message
 from rmqlab.runtime.regularfile import open_regular
+from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.files.sparse import data_ranges
-from rmqlab.store.log.loglayout import ENTRY_HEADER, ENTRY_MAGIC, entry_header_at, files_in, is_unused, log_directory
+from rmqlab.store.log.loglayout import (
+    ENTRY_HEADER,
+    ENTRY_MAGIC,
+    entry_header_at,
+    files_in,
+    is_unused,
+    load_record,
+    log_directory,
+)
 
 _PREFIX: Final = struct.Struct(">ii")
 _BLOCK: Final = 1 << 20
@@ -42,9 +50,10 @@ def read_heads(root: Path) -> Iterator[LogHead]:
 
     Files that begin with no record are left out. Raises OSError.
     """
-    for path in files_in(log_directory(root)):
-        with _mapped(path) as view:
-            first, lead = _first_record(view, int(path.name)), entry_header_at(view, 0, int(path.name))
+    for path in _files_of(root):
+        with FileImage.open(path) as image:
+            load_record(image, 0)
+            first, lead = _first_record(image.view, int(path.name)), entry_header_at(image.view, 0, int(path.name))
             if first is not None:
                 ip, port = first.store_host
                 file = f"{root.name}/{path.relative_to(root)}"
@@ -59,14 +68,15 @@ def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
     recorded. An incomplete record at the end of a slave's log is normal, because it receives the log in pieces. So is
     the blank at the end of a file.
     """
-    for path in files_in(log_directory(root)):
+    for path in _files_of(root):
         begin = int(path.name)
-        with _mapped(path) as view:
-            if not begin <= end < begin + len(view) or recorded - end <= BLANK_SIZE:
+        with FileImage.open(path) as image:
+            if not begin <= end < begin + image.size or recorded - end <= BLANK_SIZE:
                 continue
-            if is_unused(view, end - begin):
-                end = begin + len(view)
-            elif _may_be_unfinished(view, begin, end - begin, recorded - begin):
+            load_record(image, end - begin)
+            if is_unused(image.view, end - begin):
+                end = begin + image.size
+            elif _may_be_unfinished(image.view, begin, end - begin, recorded - begin):
                 return None
     return (end, recorded) if recorded - end > BLANK_SIZE else None
 
@@ -93,26 +103,31 @@ def stray_tail(root: Path, end: int) -> StrayBytes | None:
     slave, or cut by a kill), the blank at the end of a file, and new records of a running broker. Returns only the
     first file with other bytes. Raises OSError.
     """
-    for path in files_in(log_directory(root)):
+    for path in _files_of(root):
         begin = int(path.name)
-        with _mapped(path) as view:
-            if not len(view) or begin + len(view) <= end:
+        with FileImage.open(path) as image:
+            if begin + image.size <= end:
                 continue
             start = max(end - begin, 0)
-            at = _reach(view, begin, start)
-            found = _written(path, view, at)
-            if found is not None and _reach(view, begin, start) == at:
+            at = _reach(image, begin, start)
+            found = _written(path, image, at)
+            image.forget()
+            if found is not None and _reach(image, begin, start) == at:
                 first, last = found
                 return StrayBytes(f"{root.name}/{path.relative_to(root)}", first, begin + first, begin + last)
     return None
 
 
-def _reach(view: memoryview, begin: int, at: int) -> int:
+def _reach(image: FileImage, begin: int, at: int) -> int:
     """Return the end of the records that follow one another from `at` on.
 
     The last one may be unfinished.
     """
-    while at < len(view) and not is_unused(view, at):
+    view = image.view
+    while at < len(view):
+        load_record(image, at)
+        if is_unused(view, at):
+            break
         lead = entry_header_at(view, at, begin)
         if at + lead + _PREFIX.size > len(view):
             break
@@ -133,13 +148,14 @@ def _begun_size(view: memoryview, at: int, lead: int) -> int:
     return 0 if any(view[at + _PREFIX.size : at + FIXED_SIZE]) else _PREFIX.size
 
 
-def _written(path: Path, view: memoryview, at: int) -> tuple[int, int] | None:
+def _written(path: Path, image: FileImage, at: int) -> tuple[int, int] | None:
     """Return the range of bytes from `at` on that are not zero; None without any."""
     first, last = None, 0
     with open_regular(path) as file:
-        for low, high in data_ranges(file.fileno(), at, len(view)):
+        for low, high in data_ranges(file.fileno(), at, image.size):
             for start in range(low, high, _BLOCK):
-                block = bytes(view[start : min(start + _BLOCK, high)])
+                image.load(start, min(start + _BLOCK, high))
+                block = bytes(image.view[start : min(start + _BLOCK, high)])
                 kept = len(block.rstrip(b"\0"))
                 if kept and first is None:
                     first = start + len(block) - len(block.lstrip(b"\0"))
@@ -163,14 +179,6 @@ def _first_record(view: memoryview, begin: int) -> StoredMessage | None:
     return None
 
 
-@contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[memoryview]:
-    if not path.stat().st_size:  # also a pipe or a device
-        yield memoryview(b"")
-        return
-    with (
-        open_regular(path) as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        yield view
+def _files_of(root: Path) -> list[Path]:
+    """Return the files of a log that are not empty. A pipe or a device has no size."""
+    return [path for path in files_in(log_directory(root)) if path.stat().st_size]

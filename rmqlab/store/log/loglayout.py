@@ -10,13 +10,15 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
+from rmqlab.store.files.fileimage import FileImage
 
 ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")
 """Magic, size, index, term, position, channel, two CRCs, size of the body."""
 ENTRY_MAGIC: Final = 1
 ENTRY_BLANK_MAGIC: Final = -1
 _BLANK: Final = struct.Struct(">ii")
+_HEADS_SIZE: Final = ENTRY_HEADER.size + FIXED_SIZE
 
 
 def log_directory(root: Path) -> Path:
@@ -76,3 +78,19 @@ def is_unused(view: memoryview, at: int) -> bool:
     first, second = _BLANK.unpack_from(view, at)
     left = len(view) - at
     return (first, second) in ((left, BLANK_MAGIC), (ENTRY_BLANK_MAGIC, left))
+
+
+def load_record(image: FileImage, at: int) -> None:
+    """Read the record or DLedger entry that may begin at a position.
+
+    Also the head of its successor. OSError.
+    """
+    end = at + _HEADS_SIZE
+    if at < image.low or end > image.high:
+        image.load(at, end)
+    if at + BLANK_SIZE > image.size:
+        return
+    first, second = _BLANK.unpack_from(image.view, at)
+    size = first if second == MESSAGE_MAGIC else second if first == ENTRY_MAGIC else 0
+    if end + size > image.high and 0 < size <= image.size - at:
+        image.load(at, end + size)

@@ -1,12 +1,10 @@
-"""Recovery: find the end of a commit log after a stop (section 3.5).
-
-It reads bytes and opens no files.
-"""
+"""Recovery: find the end of a commit log after a stop (section 3.5)."""
 
 import enum
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 from zlib import crc32
 
 import attrs
@@ -21,6 +19,8 @@ from rmqlab.remoting.message import (
     TRANSACTION_PREPARED,
     body_crc,
 )
+from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.files.logfile import LogFile
 
 _RECORD: Final = struct.Struct(">iii24xi44xi")  # size, magic, CRC, sysFlag, body length; hosts are IPv4
 _START: Final = struct.Struct(">iii")
@@ -122,10 +122,12 @@ class FirstRecord:
     stored_at: int
 
     @classmethod
-    def read(cls, view: memoryview) -> "FirstRecord":
-        _, magic = _PREFIX.unpack_from(view, 0)
-        born_ipv6 = _INT.unpack_from(view, SYS_FLAG_AT)[0] & BORN_HOST_IPV6
-        return cls(magic, _LONG.unpack_from(view, 68 if born_ipv6 else 56)[0])
+    def read(cls, file: LogFile, at: int = 0) -> "FirstRecord":
+        """Read the record at a position of a file. OSError."""
+        head = file.read_head(at + HEADS[0].size)
+        _, magic = _PREFIX.unpack_from(head, at)
+        born_ipv6 = _INT.unpack_from(head, at + SYS_FLAG_AT)[0] & BORN_HOST_IPV6
+        return cls(magic, _LONG.unpack_from(head, at + (68 if born_ipv6 else 56))[0])
 
 
 def first_file_after_clean_stop(count: int) -> int:
@@ -145,6 +147,17 @@ def first_file_after_crash(firsts: Sequence[FirstRecord], safe_timestamp: int) -
     return 0
 
 
+class LogPart(Protocol):
+    """A file of a log."""
+
+    @property
+    def first_offset(self) -> int:
+        """The log offset of its first byte."""
+
+    def image(self) -> AbstractContextManager[FileImage]:
+        """Return its bytes. OSError."""
+
+
 @attrs.define
 class LogWalk:
     """A walk over the files of a log from number `start` on, window by window.
@@ -153,8 +166,7 @@ class LogWalk:
     next file exists: it is written again with the next record.
     """
 
-    views: Sequence[memoryview]
-    offsets: Sequence[int]
+    files: Sequence[LogPart]
     start: int
     check_crc: bool
     end: int = attrs.field(init=False)
@@ -162,33 +174,54 @@ class LogWalk:
     """Commit log offset of the last record that has a queue entry."""
 
     def __attrs_post_init__(self) -> None:
-        self.end = self.offsets[self.start]
+        self.end = self.files[self.start].first_offset
 
     def windows(self, size: int = _WINDOW) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield the parts of the log, with their records that have a queue entry.
+        """Yield the parts of the log, with their records that have a queue entry. OSError.
 
         Each part is its begin, its end, and the offsets of these records.
         """
-        for number in range(self.start, len(self.views)):
-            view, first, at, why = self.views[number], self.offsets[number], 0, Walk.LIMIT
-            while why is Walk.LIMIT:
-                entered: list[int] = []
-                low = at
-                at, why = walk_records(view, at, at + size, check_crc=self.check_crc, entered=entered)
-                if first:
-                    entered = [first + start for start in entered]
-                if entered:
-                    self.last_record = entered[-1]
-                self.end = first + at
-                yield first + low, self.end, entered
-            if why is Walk.END or number + 1 == len(self.views):
+        for number in range(self.start, len(self.files)):
+            first, at, why = self.files[number].first_offset, 0, Walk.LIMIT
+            with self.files[number].image() as image:
+                while why is Walk.LIMIT:
+                    entered: list[int] = []
+                    low = at
+                    at, why = self._walk_part(image, at, at + size, entered)
+                    if first:
+                        entered = [first + start for start in entered]
+                    if entered:
+                        self.last_record = entered[-1]
+                    self.end = first + at
+                    yield first + low, self.end, entered
+            if why is Walk.END or number + 1 == len(self.files):
                 return
-            self.end = self.offsets[number + 1]
+            self.end = self.files[number + 1].first_offset
+
+    def _walk_part(self, image: FileImage, at: int, limit: int, entered: list[int]) -> tuple[int, Walk]:
+        """`walk_records` of a part of a file."""
+        image.load(at, limit)
+        at, why = walk_records(image.view, at, limit, check_crc=self.check_crc, entered=entered)
+        if why is Walk.END and (end := _end_of_next(image, at)) > image.high:  # read a part of it only
+            image.load(at, end)
+            why = Walk.LIMIT
+        return at, why
 
 
-def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, check_crc: bool) -> int:
+def _end_of_next(image: FileImage, at: int) -> int:
+    """Return the end of the record that may begin at a position.
+
+    At most the end of its file.
+    """
+    if at + _RECORD.size > image.high:
+        return min(at + _RECORD.size, image.size)
+    size, magic = _PREFIX.unpack_from(image.view, at)
+    return min(at + size, image.size) if magic == MESSAGE_MAGIC else at
+
+
+def log_end(files: Sequence[LogPart], start: int, *, check_crc: bool) -> int:
     """Return the log offset after the last whole record, from file `start` on."""
-    walk = LogWalk(views, offsets, start, check_crc)
+    walk = LogWalk(files, start, check_crc)
     for _ in walk.windows():
         pass
     return walk.end

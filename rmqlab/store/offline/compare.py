@@ -6,7 +6,6 @@ record; bytes before it that are no record, such as a zeroed one, do not end it 
 
 import contextlib
 import enum
-import mmap
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -22,10 +21,9 @@ from rmqlab.remoting.message import (
     RecordError,
     decode_message,
 )
-from rmqlab.runtime.regularfile import open_regular
-from rmqlab.store.files.disk import Disk, StoreError
-from rmqlab.store.files.sparse import data_end
-from rmqlab.store.log.loglayout import entry_header_at, files_in, is_unused, log_directory
+from rmqlab.store.files.disk import StoreError
+from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.log.loglayout import entry_header_at, files_in, is_unused, load_record, log_directory
 from rmqlab.store.log.recovery import record_size
 from rmqlab.store.offline.scan import begins_record, next_record
 
@@ -115,14 +113,13 @@ class Comparison:
 
 @attrs.define(eq=False)
 class LogImage:
-    """One commit log, mapped for reading."""
+    """One commit log, open for reading. Reads raise OSError."""
 
     directory: Path
     firsts: list[int]
     """Commit log offset of each file's first byte."""
-    views: list[memoryview]
-    written: list[int]
-    """Size of the part of each file that may have bytes other than zero."""
+    images: list[FileImage]
+    """Its files."""
     max_offset: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -131,9 +128,9 @@ class LogImage:
     @classmethod
     @contextlib.contextmanager
     def open(cls, directory: Path) -> Iterator[Self]:
-        """Map a commit log: the directory of its files, or the root of its store.
+        """Open a commit log: the directory of its files, or the root of its store.
 
-        StoreError if it is missing.
+        StoreError if it is missing; OSError.
         """
         folder = directory if _files(directory) else log_directory(directory)
         files = _files(folder)
@@ -143,12 +140,12 @@ class LogImage:
                 " it"
             )
         with contextlib.ExitStack() as stack:
-            views = [stack.enter_context(_mapped(path)) for path in files]
-            image = cls(folder, [int(path.name) for path in files], views, [data_end(path, Disk()) for path in files])
-            for first, view, following in zip(image.firsts, views, image.firsts[1:], strict=False):
-                if first + len(view) != following:
-                    raise StoreError(f"{folder}: between {first + len(view)} and {following} a file is missing")
-            yield image
+            images = [stack.enter_context(FileImage.open(path)) for path in files]
+            log = cls(folder, [int(path.name) for path in files], images)
+            for first, image, following in zip(log.firsts, images, log.firsts[1:], strict=False):
+                if first + image.size != following:
+                    raise StoreError(f"{folder}: between {first + image.size} and {following} a file is missing")
+            yield log
 
     @property
     def min_offset(self) -> int:
@@ -161,8 +158,9 @@ class LogImage:
     def read(self, offset: int, size: int) -> bytes:
         """Return at most `size` bytes from `offset`, never across the end of a file."""
         number = self._number(offset)
-        at = offset - self.firsts[number]
-        return bytes(self.views[number][at : at + size])
+        at, image = offset - self.firsts[number], self.images[number]
+        image.load(at, at + size)
+        return bytes(image.view[at : at + size])
 
     def starts(self, offset: int) -> Iterator[int]:
         """Yield the start of each record from `offset` on.
@@ -173,7 +171,7 @@ class LogImage:
 
     def extents(self, offset: int) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each record from `offset` on, as `starts` does."""
-        for number in range(self._number(offset), len(self.views)):
+        for number in range(self._number(offset), len(self.images)):
             for start, end in self._records(number):
                 if end > offset and start < self.max_offset:
                     yield start, end
@@ -183,8 +181,10 @@ class LogImage:
 
         Bytes that are no record are skipped.
         """
-        view, first, at = self.views[number], self.firsts[number], 0
-        while at + BLANK_SIZE <= len(view):
+        image, first, at = self.images[number], self.firsts[number], 0
+        view = image.view
+        while at + BLANK_SIZE <= image.size:
+            load_record(image, at)
             at += entry_header_at(view, at, first)
             if begins_record(view, at, first):
                 end = self._record_end(number, at)
@@ -193,17 +193,18 @@ class LogImage:
             elif is_unused(view, at):
                 return
             else:
-                at = next_record(view, at + 1, first, self.written[number])
+                at = next_record(image, at + 1, first)
 
     def _record_end(self, number: int, at: int) -> int:
         """Return the end of a record, as a position in its file.
 
         If the length leads to no record, it may be wrong: the next record bounds it.
         """
-        view, first = self.views[number], self.firsts[number]
+        image, first = self.images[number], self.firsts[number]
+        view = image.view
         end: int = at + _HEAD.unpack_from(view, at)[0]
-        if end + BLANK_SIZE <= len(view) and not begins_record(view, end + entry_header_at(view, end, first), first):
-            end = min(end, next_record(view, at + 1, first, self.written[number]))
+        if end + BLANK_SIZE <= image.size and not begins_record(view, end + entry_header_at(view, end, first), first):
+            end = min(end, next_record(image, at + 1, first))
         return end
 
     def _end(self) -> int:
@@ -211,8 +212,8 @@ class LogImage:
 
         Return the begin of the log if it has no such record.
         """
-        for number in reversed(range(len(self.views))):
-            view, first = self.views[number], self.firsts[number]
+        for number in reversed(range(len(self.images))):
+            view, first = self.images[number].view, self.firsts[number]
             whole = (end for start, end in self._records(number) if record_size(view, start - first, check_crc=False))
             if end := max(whole, default=0):
                 return end
@@ -224,7 +225,9 @@ class LogImage:
         For a record with inner damage, only offset and size are set.
         """
         number = self._number(offset)
-        view, at = self.views[number], offset - self.firsts[number]
+        image, at = self.images[number], offset - self.firsts[number]
+        load_record(image, at)
+        view = image.view
         try:
             message = decode_message(view, at)
         except RecordError:
@@ -351,7 +354,7 @@ def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
     )
     return Side(
         directory=str(image.directory),
-        file_count=len(image.views),
+        file_count=len(image.images),
         min_offset=image.min_offset,
         max_offset=image.max_offset,
         differing=image.record_range(differing, shown) if unequal else None,
@@ -361,11 +364,3 @@ def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
 
 def _files(directory: Path) -> Sequence[Path]:
     return [path for path in files_in(directory) if path.stat().st_size]
-
-
-@contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[memoryview]:
-    with open_regular(path) as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with mapped, memoryview(mapped) as view:
-        yield view

@@ -4,8 +4,6 @@
 the first byte in 20 digits, and the time in ms. Records are copied unchanged, with their physical offsets.
 """
 
-import contextlib
-import mmap
 import re
 import struct
 from collections.abc import Iterator
@@ -15,7 +13,8 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, RecordError, StoredMessage, decode_message
-from rmqlab.runtime.regularfile import open_regular
+from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.log.loglayout import load_record
 from rmqlab.store.offline.scan import begins_record, next_record
 
 FOLDER = "diverged"
@@ -70,15 +69,13 @@ def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
 
 
 def _read_file(path: Path, base: int) -> Iterator[CutMessage | CutDamage]:
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_regular(path))
-        if not path.stat().st_size:
+    with FileImage.open(path) as image:
+        if not image.size:
             yield CutDamage(path, 0, "an empty file: the slave ended before it had written it")
             return
-        mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        view = stack.enter_context(memoryview(mapped))
-        at = damages = 0
-        while at < len(view):
+        at, damages, view = 0, 0, image.view
+        while at < image.size:
+            load_record(image, at)
             if blank := _blank_size(view, at):
                 at += blank
                 continue
@@ -92,7 +89,7 @@ def _read_file(path: Path, base: int) -> Iterator[CutMessage | CutDamage]:
                 yield CutDamage(path, at, f"not read from here on: {MOST_DAMAGES} damages before it")
                 return
             yield CutDamage(path, at, found)
-            at = next_record(view, at + 1, base, len(view))
+            at = next_record(image, at + 1, base)
 
 
 def _blank_size(view: memoryview, at: int) -> int:

@@ -7,8 +7,6 @@ what it cuts off: old records behind the end of a log that was truncated, and no
 behind a hole.
 """
 
-import contextlib
-import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,14 +22,13 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
-from rmqlab.runtime.regularfile import open_regular
-from rmqlab.store.files.disk import Disk
-from rmqlab.store.files.sparse import data_end
-from rmqlab.store.log.loglayout import entry_header_at, files_in, is_unused
+from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.log.loglayout import entry_header_at, files_in, is_unused, load_record
 
 _HEAD: Final = struct.Struct(">ii20xq")
 _PREFIX: Final = struct.Struct(">ii")
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
+_MAGIC_AT: Final = 4
 
 
 @attrs.frozen
@@ -73,8 +70,8 @@ class LogScan:
         for path in files_in(self.directory):
             if not path.stat().st_size:
                 continue
-            with _mapped(path) as view:
-                for message in self._messages_of(view, int(path.name), written=data_end(path, Disk())):
+            with FileImage.open(path) as image:
+                for message in self._messages_of(image, int(path.name)):
                     self.holes += self._unreadable
                     self._unreadable.clear()
                     self.end_offset = message.physical_offset + message.store_size
@@ -83,17 +80,20 @@ class LogScan:
         if self._unreadable:
             self.reason = self._unreadable[0].reason
 
-    def _messages_of(self, view: memoryview, base: int, written: int) -> Iterator[StoredMessage]:
-        at = 0
-        while at + BLANK_SIZE <= len(view) and not is_unused(view, at):
+    def _messages_of(self, image: FileImage, base: int) -> Iterator[StoredMessage]:
+        at, view = 0, image.view
+        while at + BLANK_SIZE <= image.size:
+            load_record(image, at)
+            if is_unused(view, at):
+                return
             at += entry_header_at(view, at, base)
             found = _read(view, at, base)
             if isinstance(found, StoredMessage):
                 at += found.store_size
                 yield found
                 continue
-            following = next_record(view, at + 1, base, written)
-            again = _read(view, at, base) if following < len(view) else found
+            following = next_record(image, at + 1, base)
+            again = _read_again(image, at, base) if following < image.size else found
             if isinstance(again, StoredMessage):  # a broker that runs wrote it, and the one behind, in the meantime
                 at += again.store_size
                 yield again
@@ -102,28 +102,34 @@ class LogScan:
             at = following
 
 
-def next_record(view: memoryview, at: int, base: int, written: int) -> int:
-    """Return the first place from `at` on where a record begins.
+def next_record(image: FileImage, at: int, base: int) -> int:
+    """Return the first place from `at` on where a record begins. OSError.
 
-    The file's length if there is no such place.
-
-    `view` is a whole mapped file, `base` its first commit log offset. The search ends at `written`.
+    The file's length if there is no such place. `base` is the log offset of the file's first byte.
     """
-    mapped = view.obj
-    assert isinstance(mapped, mmap.mmap)
-    written = min(written, len(view) - 1)  # up to the end, Python before 3.11.5 reads a byte behind the mapping
-    found = mapped.find(_MAGIC, at + 4, written)
-    while found >= 0:
-        if begins_record(view, found - 4, base):
-            return found - 4
-        found = mapped.find(_MAGIC, found + 1, written)
-    return len(view)
+    # up to the end of a mapping, Python before 3.11.5 reads a byte behind it
+    end, low = min(image.written, image.size - 1), at + _MAGIC_AT
+    while low < end:
+        image.load(low - _MAGIC_AT, low + FIXED_SIZE)
+        high = min(image.high, end)
+        found = image.map.find(_MAGIC, low, high)
+        if found < 0:
+            if high == end:
+                break
+            low = high - len(_MAGIC) + 1
+            continue
+        begin = found - _MAGIC_AT
+        image.load(begin, begin + FIXED_SIZE)
+        if begins_record(image.view, begin, base):
+            return begin
+        low = found + 1
+    return image.size
 
 
 def begins_record(view: memoryview, at: int, base: int) -> bool:
     """True if the bytes at `at` begin a record that fits and states this offset.
 
-    It must fit into the file. The file's first byte is at log offset `base`.
+    It must fit into the file, which `view` has the length of. The file's first byte is at log offset `base`.
     """
     if at + FIXED_SIZE > len(view):
         return False
@@ -142,11 +148,8 @@ def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
         return f"a torn record: {exc}"
 
 
-@contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[memoryview]:
-    with (
-        open_regular(path) as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        yield view
+def _read_again(image: FileImage, at: int, base: int) -> StoredMessage | str:
+    """`_read` of what the file has now."""
+    image.forget()
+    load_record(image, at)
+    return _read(image.view, at, base)

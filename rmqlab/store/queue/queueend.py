@@ -29,7 +29,7 @@ def unchecked_files(files: Sequence[LogFile], complete_to: int | None) -> Sequen
     """
     number = max(0, len(files) - _RECOVERED_FILES)
     while complete_to is not None and number:
-        offset, size = OFFSET_AND_SIZE.unpack_from(files[number].view)
+        offset, size = OFFSET_AND_SIZE.unpack_from(files[number].read_head())
         if size > 0 and 0 <= offset < complete_to:
             break
         number -= 1

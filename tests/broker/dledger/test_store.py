@@ -3,7 +3,6 @@
 The group has one member, so it needs no network.
 """
 
-import mmap
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from rmqlab.dledger.group import GroupSettings
 from rmqlab.pipeline.stores.commitlogs import find_logs, log_files, segments
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.store.files.disk import Disk, StoreError
+from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.log.readableend import EVERYTHING, readable_end
 from rmqlab.store.messagestore import MessageStore
@@ -232,10 +232,8 @@ def test_readers_of_files_find_the_same_records(open_member: Open) -> None:
 
 
 def _starts(path: Path, start: int, end: int) -> list[int]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        view = memoryview(mapped)
-        parts = list(segments(view, mapped, 0, start, end, len(mapped)))
-        view.release()
+    with FileImage.open(path) as image:
+        parts = list(segments(image, 0, start, end))
     assert all(part.starts for part in parts)
     return [at for part in parts for at in part.starts]
 
