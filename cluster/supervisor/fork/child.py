@@ -92,7 +92,7 @@ def _run(request: SpawnRequest) -> None:
     clock = RatedClock(request.clock)
     faults = faults_of_process(clock, request.rules)
     journal = JournalWriter(Path(request.journal))
-    journal.begin(opened(clock.wall_millis(), request.name, request.run))
+    journal.begin(opened(clock.cluster_millis(), request.name, request.run))
     run_process(
         module.main,
         config,
