@@ -32,6 +32,7 @@ class RecordingCluster:
 
     states: dict[str, Process] = attrs.field(factory=dict)
     calls: list[str] = attrs.field(factory=list)
+    in_force: list[ActiveFault] = attrs.field(factory=list)
 
     @property
     def supervisor(self) -> "RecordingCluster":
@@ -40,6 +41,10 @@ class RecordingCluster:
     @property
     def processes(self) -> "RecordingCluster":
         return self
+
+    @property
+    def faults(self) -> list[ActiveFault]:
+        return self.in_force
 
     async def heal(self, fault: ActiveFault) -> None:
         self.calls.append(f"heal {fault.id}")
@@ -51,16 +56,18 @@ class RecordingCluster:
         self.calls.append(f"resume {name}")
 
 
-async def healed(label: str) -> tuple[list[str], list[str]]:
+async def healed(label: str, *spent: str) -> tuple[list[str], list[str]]:
     """Heal a label while two faults are in force under `cut` and one under `slow`.
 
-    Returns the calls to the cluster, and the labels under which faults are left.
+    Those that are `spent` have ended. Returns the calls to the cluster, and the labels under which faults are left.
     """
     cluster = RecordingCluster()
     async with trio.open_nursery() as nursery:
         context = StepContext(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
         for number, name in enumerate(["cut", "cut", "slow"], 1):
-            context.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0, {}))
+            fault = ActiveFault(f"f{number}", ISOLATION, 0, {})
+            context.faults.setdefault(name, []).append(fault)
+            cluster.in_force += [fault] if fault.id not in spent else []
         await VERBS["heal"].run(context, label, "")
     return cluster.calls, [*context.faults]
 
@@ -68,6 +75,11 @@ async def healed(label: str) -> tuple[list[str], list[str]]:
 async def test_heal_with_a_label_heals_every_fault_of_that_step() -> None:
     assert await healed("cut") == (["heal f1", "heal f2"], ["slow"])
     assert await healed("slow") == (["heal f3"], ["cut"])
+
+
+async def test_heal_leaves_out_faults_that_have_ended_by_themselves() -> None:
+    assert await healed("cut", "f1") == (["heal f2"], ["slow"])
+    assert await healed("cut", "f1", "f2") == ([], ["slow"])
 
 
 async def test_heal_all_heals_the_whole_cluster() -> None:
