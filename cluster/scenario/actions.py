@@ -42,7 +42,7 @@ from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.marks import mark_text
 from rmqlab.cluster.supervisor.plan.membership import KINDS
-from rmqlab.cluster.supervisor.plan.targets import target_words
+from rmqlab.cluster.supervisor.plan.targets import join_targets, target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.net.worker import in_thread
@@ -209,12 +209,14 @@ def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _verb_of(action: NodeAction[Any]) -> Verb:
     async def run(context: StepContext, targets: str | tuple[str, ...], label: str) -> None:
-        for target in names_of(targets):
+        # The targets of one isolation reach each other. Other actions are done one after the other.
+        for target in [join_targets(names_of(targets))] if leaves_fault else names_of(targets):
             result = await context.cluster.act(action, target)
             if isinstance(result, ActiveFault):
                 context.faults.setdefault(label, []).append(result)
 
-    return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
+    leaves_fault = action.undo == HEAL
+    return Verb(_names, run, "targets", action.targets, leaves_fault=leaves_fault)
 
 
 def _verb_of_operator(name: str, action: OperatorAction) -> Verb:

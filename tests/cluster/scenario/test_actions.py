@@ -1,10 +1,11 @@
 """Actions of scenario steps on a recording cluster, and the end of a scenario."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.load import parse_scenario
@@ -46,6 +47,10 @@ class RecordingCluster:
     def faults(self) -> list[ActiveFault]:
         return self.in_force
 
+    async def act(self, action: NodeAction[Any], target: str) -> ActiveFault | None:
+        self.calls.append(f"{action.name} {target}")
+        return ActiveFault("f1", ISOLATION, 0, {}) if action.name == "isolate" else None
+
     async def heal(self, fault: ActiveFault) -> None:
         self.calls.append(f"heal {fault.id}")
 
@@ -54,6 +59,23 @@ class RecordingCluster:
 
     async def resume(self, name: str) -> None:
         self.calls.append(f"resume {name}")
+
+
+async def done(verb: str, *targets: str) -> tuple[list[str], list[str]]:
+    """Return the calls to the cluster by an action, and the labels under which it left a fault."""
+    cluster = RecordingCluster()
+    async with trio.open_nursery() as nursery:
+        context = StepContext(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
+        await VERBS[verb].run(context, targets, "label")
+    return cluster.calls, [*context.faults]
+
+
+async def test_the_nodes_of_one_isolation_are_isolated_together() -> None:
+    assert await done("isolate", "broker-a", "broker-a-s") == (["isolate broker-a,broker-a-s"], ["label"])
+
+
+async def test_other_actions_are_done_in_the_order_of_their_targets() -> None:
+    assert await done("kill", "broker-a-s", "broker-a") == (["kill broker-a-s", "kill broker-a"], [])
 
 
 async def healed(label: str, *spent: str) -> tuple[list[str], list[str]]:
