@@ -91,7 +91,11 @@ def _run(request: SpawnRequest) -> None:
         sys.exit(1)
     clock = RatedClock(request.clock)
     faults = faults_of_process(clock, request.rules)
-    journal = JournalWriter(Path(request.journal))
+    try:
+        journal = JournalWriter(Path(request.journal))
+    except OSError as exc:  # such as a directory that was removed
+        print(printable_lines(f"{request.name}: {request.journal}: {exc.strerror}"), file=sys.stderr)
+        sys.exit(1)
     journal.begin(opened(clock.cluster_millis(), request.name, request.run))
     run_process(
         module.main,

@@ -62,7 +62,7 @@ class RecordingCluster:
 
 
 async def done(verb: str, *targets: str) -> tuple[list[str], list[str]]:
-    """Return the calls to the cluster by an action, and the labels under which it left a fault."""
+    """Return the calls of an action, and the labels under which it left faults."""
     cluster = RecordingCluster()
     async with trio.open_nursery() as nursery:
         context = StepContext(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
