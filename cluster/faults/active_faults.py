@@ -105,6 +105,7 @@ def check_playable(fault: Fault, nodes: Sequence[Node]) -> None:
     found = {target: find_targets(target, nodes) for target in fault.targets if target not in (OUTSIDE, ANYONE)}
     if isinstance(fault, LinkFault):
         _check_link(fault, found, is_single=_is_single(nodes))
+        _check_served(fault, found, nodes)
     elif not found:
         (target,) = fault.targets
         if isinstance(fault, Isolation):
@@ -124,7 +125,17 @@ def _check_link(fault: LinkFault, found: Mapping[str, list[Node]], *, is_single:
     ends = {node.name for node in found.get(fault.src, ())}, {node.name for node in found.get(fault.dst, ())}
     if ends[0] and ends[0] == ends[1] and len(ends[0]) == 1:
         raise FaultError(f"link: from {fault.src!r} to itself: expected two nodes")
-    if is_single and all(not node.port for nodes in found.values() for node in nodes) and len(found) == 2:
+
+
+def _check_served(fault: LinkFault, found: Mapping[str, list[Node]], nodes: Sequence[Node]) -> None:
+    """FaultError if no connection between the ends can exist.
+
+    The fault would have no effect.
+    """
+    ends = [*itertools.chain(*found.values()), *(nodes if ANYONE in fault.targets else ())]
+    if fault.only not in (None, "remoting") and not any(node.kind is NodeKind.BROKER for node in ends):
+        raise FaultError(f"link: only = {fault.only!r}: neither {fault.src!r} nor {fault.dst!r} is a broker")
+    if len(found) == 2 and not any(node.port for node in ends):
         raise FaultError(f"link: {fault.src!r} never sends to {fault.dst!r}, because neither of them is a server")
 
 

@@ -42,7 +42,7 @@ from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.marks import mark_text
 from rmqlab.cluster.supervisor.plan.membership import KINDS
-from rmqlab.cluster.supervisor.plan.targets import target_words
+from rmqlab.cluster.supervisor.plan.targets import join_targets, target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.net.worker import in_thread
@@ -146,18 +146,29 @@ def _random_faults(value: Any) -> RandomFaults:
     for key in value:
         if key not in _RANDOM_KEYS:
             raise FaultError(f"no key {key!r}; expected one of {', '.join(_RANDOM_KEYS)}{near_miss(key, _RANDOM_KEYS)}")
-    count, on, of = value.get("count"), value.get("on", RandomFaults().on), value.get("of", RandomFaults().of)
+    if "count" not in value:
+        raise FaultError("count is missing: expected how many faults, 1 or more")
+    count, on, of = value["count"], value.get("on", RandomFaults().on), value.get("of", RandomFaults().of)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise FaultError(f"count = {as_written(count)}: expected how many faults, 1 or more")
     if not isinstance(on, str):
         raise TypeError(f"on = {as_written(on)}: expected masters, slaves, brokers, nameservers or a target")
-    if isinstance(of, str) or not all(isinstance(action, str) for action in of):
+    if not isinstance(of, list | tuple) or not all(isinstance(action, str) for action in of):
         raise TypeError(f'of = {as_written(of)}: expected an array of actions, such as ["kill", "pause"]')
     every, heal_after = (
-        parse_seconds(value[key]) if key in value else default
+        _seconds_of(value, key, default)
         for key, default in (("every", RandomFaults().every), ("heal_after", RandomFaults().heal_after))
     )
     return RandomFaults(count=count, on=on, of=tuple(of), every=every, heal_after=heal_after)
+
+
+def _seconds_of(table: Mapping[str, Any], key: str, default: float) -> float:
+    if key not in table:
+        return default
+    try:
+        return parse_seconds(table[key])
+    except ValueError as exc:
+        raise ValueError(f"{key} = {exc}") from None
 
 
 def _measure(value: Any) -> tuple[str, str]:
@@ -168,11 +179,10 @@ def _measure(value: Any) -> tuple[str, str]:
 
 
 def _addition(value: Any) -> tuple[str, str]:
-    kind, *names = value.split() if isinstance(value, str) else [""]
+    kind, *names = (value.split() if isinstance(value, str) else []) or [""]
     if kind not in KINDS or len(names) > 1 or (kind == "slave" and not names):
-        raise ValueError(
-            f'{as_written(value)}: expected "group", "slave broker-a" or "nameserver"{near_miss(kind, KINDS)}'
-        )
+        similar = "" if kind in KINDS else near_miss(kind, KINDS)
+        raise ValueError(f'{as_written(value)}: expected "group", "slave broker-a" or "nameserver"{similar}')
     return kind, " ".join(names)
 
 
@@ -199,12 +209,14 @@ def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _verb_of(action: NodeAction[Any]) -> Verb:
     async def run(context: StepContext, targets: str | tuple[str, ...], label: str) -> None:
-        for target in names_of(targets):
+        # The targets of one isolation reach each other. Other actions are done one after the other.
+        for target in [join_targets(names_of(targets))] if leaves_fault else names_of(targets):
             result = await context.cluster.act(action, target)
             if isinstance(result, ActiveFault):
                 context.faults.setdefault(label, []).append(result)
 
-    return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
+    leaves_fault = action.undo == HEAL
+    return Verb(_names, run, "targets", action.targets, leaves_fault=leaves_fault)
 
 
 def _verb_of_operator(name: str, action: OperatorAction) -> Verb:
@@ -232,7 +244,8 @@ async def _heal(context: StepContext, label: str, _label: str) -> None:
         context.faults.clear()
         return
     for fault in context.faults.pop(label, []):
-        await context.cluster.heal(fault)
+        if fault in context.cluster.faults:  # else it has ended by itself, such as a request fault with `times`
+            await context.cluster.heal(fault)
 
 
 async def _add(context: StepContext, added: tuple[str, str], _label: str) -> None:

@@ -6,7 +6,8 @@ Pure.
 from collections.abc import Sequence
 
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
-from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.eventfields import review_field_bounds, review_filters
+from rmqlab.cluster.scenario.model import COUNT, Expectation
 from rmqlab.cluster.scenario.observation import observation_unit
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
@@ -52,8 +53,8 @@ def review_expectation(expectation: Expectation, path: Path, labels: Sequence[st
 def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> str:
     """Return the unit of the bound; empty if any word may follow the number."""
     if expectation.metric is not None:
-        for key in ("where", "after", "before", "field"):
-            if getattr(expectation, key):
+        for key in ("where", "after", "before", "take", "field"):
+            if getattr(expectation, key) not in (None, {}, COUNT):
                 raise BindingError((*path, key), f"{key} is valid only with `event`, not with `metric`")
         return _metric((*path, "metric"), expectation.metric, known)
     kind = EVENT_TYPES.get(expectation.event or "")
@@ -65,8 +66,9 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
     for key, name in [*of_field, *(("where", name) for name in expectation.where)]:
         if name != "node" and name not in kind.fields and not kind.is_open:
             raise BindingError((*path, key), f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
+    review_filters(expectation.where, kind, (*path, "where"))
     _review_where(expectation, (*path, "where"), known)
-    needs_field = expectation.take not in ("count", "delay")
+    needs_field = expectation.take not in (COUNT, "delay")
     if needs_field and expectation.field is None:
         known_fields = ", ".join(sorted(kind.fields))
         raise BindingError(
@@ -76,6 +78,7 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
         raise BindingError(
             (*path, "field"), f"take = {expectation.take!r} uses no field: expected another take, or none"
         )
+    review_field_bounds(expectation, kind, path)
     return observation_unit(expectation)
 
 

@@ -31,6 +31,7 @@ from rmqlab.cluster.supervisor.plan.topology import (
     nodes_of,
     place,
 )
+from rmqlab.faults import Fault
 from rmqlab.runtime.text.digits import number_of
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER_LOST}
@@ -55,8 +56,9 @@ class DryRun:
     """By ended node: the action that ended it."""
     _unsure: set[str] = attrs.field(factory=set, init=False)
     """Nodes that random faults may have changed: their state is unknown."""
-    _faults: set[str] = attrs.field(factory=set, init=False)
-    """Labels of the steps whose faults are in force, or were until they ended by themselves."""
+    _faults: dict[str, set[str]] = attrs.field(factory=dict, init=False)
+    """By label of the steps whose faults are in force, or were until they ended by themselves: nodes that the faults
+    name, except those of faults that may have ended."""
     _started: set[str] = attrs.field(init=False)
     _topics: set[str] = attrs.field(init=False)
     """Topics that exist or may exist: those of started workloads, and those that steps have created."""
@@ -89,7 +91,7 @@ class DryRun:
         """
         verb, argument = action.verb, action.argument
         if VERBS[verb].leaves_fault:
-            self._faults.add(label)
+            self._faults.setdefault(label, set()).update(self._struck(argument))
         if verb == "heal":
             yield from self._heal(argument)
         elif isinstance(argument, RandomFaults):
@@ -125,7 +127,15 @@ class DryRun:
             self._faults.clear()
         elif label not in self._faults:
             yield f"the fault of {label!r} is not in force here: a later step begins it, or an earlier one has healed it"
-        self._faults.discard(label)
+        self._faults.pop(label, None)
+
+    def _struck(self, argument: Any) -> Iterator[str]:
+        """Yield the nodes that a fault names as long as it is in force."""
+        if isinstance(argument, Fault):
+            if not argument.ends_by_itself:
+                yield from self._names(argument.targets)
+        elif not isinstance(argument, RandomFaults):
+            yield from self._names(names_of(argument))
 
     def _act(self, action: NodeAction[Any], targets: Sequence[str]) -> Iterator[str]:
         yield from self._not_started(targets)
@@ -146,6 +156,9 @@ class DryRun:
         except (UnknownTargetError, WrongStateError) as exc:
             yield str(exc)
             return
+        if taken := {workload.name for workload in self.scenario.workloads}.intersection(grown.names):
+            yield f"the new node would be named {min(taken)}, as a workload is: expected another name of the workload"
+            return
         self.spec, self.placement = grown.spec, grown.placement
         added = [
             node for node in with_first_members_leading(nodes_of(self.spec, self.placement)) if node.name in grown.names
@@ -163,6 +176,8 @@ class DryRun:
         for name in sorted(names - self._unsure):
             if self._liveness.get(name) is Liveness.PAUSED:
                 yield f"{name} is paused: resume or kill it before"
+            if any(name in struck for struck in self._faults.values()):
+                yield f"a fault is in force at {name}: heal it before"
             self._liveness.pop(name, None)
         self.spec = without(self.spec, names)
         self.nodes = [node for node in self.nodes if node.name not in names]

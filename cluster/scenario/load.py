@@ -131,7 +131,8 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
                 found = _key_line(lines, part, at) or found  # an array of inline tables
                 continue
             header = _nth(lines, rf"\s*\[\[?\s*{re.escape(name)}\s*\]", 0, 0)
-            at = header or _key_line(lines, part, at) or at
+            of_subtable = _nth(lines, rf"\s*\[\s*{re.escape(name)}\s*\.", 0, 0)
+            at = header or _key_line(lines, part, at) or of_subtable or at
         found = at or found
     return found
 

@@ -26,7 +26,8 @@ from rmqlab.runtime.config.validators import one_of
 
 WAIT_SECONDS = 120.0
 WORKLOAD_KINDS = ("produce", "consume")
-TAKES = ("count", "first", "last", "min", "max", "distinct", "delay")
+COUNT = "count"
+TAKES = (COUNT, "first", "last", "min", "max", "distinct", "delay")
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +84,7 @@ class Expectation:
     where: Mapping[str, Any] = attrs.field(factory=dict)
     after: str | None = None
     before: str | None = None
-    take: str = attrs.field(default="count", validator=one_of(TAKES))
+    take: str = attrs.field(default=COUNT, validator=one_of(TAKES))
     field: str | None = None
     at_least: Quantity | None = None
     at_most: Quantity | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
@@ -67,7 +68,7 @@ def _value(expectation: Expectation, matching: Sequence[JournalEntry]) -> Findin
         return _finding(expectation, len({repr(value) for value, _ in known}), [entry for _, entry in known])
     if not known:
         return _finding(expectation, missing=f"no {expectation.event} has {expectation.field}")
-    numbers = [(value, entry) for value, entry in known if isinstance(value, (int, float))]
+    numbers = [(value, entry) for value, entry in known if _is_number(value)]
     match expectation.take:
         case "first":
             value, entry = known[0]
@@ -79,9 +80,22 @@ def _value(expectation: Expectation, matching: Sequence[JournalEntry]) -> Findin
             value, entry = min(numbers, key=lambda pair: pair[0])
         case _:
             value, entry = max(numbers, key=lambda pair: pair[0])
+    if not isinstance(expectation.equals, str) and not _is_number(
+        value
+    ):  # the field of an open event, such as measured
+        return _finding(expectation, missing=f"{expectation.field} is not a number: {as_written(value)}")
     if observation_unit(expectation) == "s":
         value = value / 1000
     return _finding(expectation, value, [entry])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _text_of(value: object) -> str:
+    """Return a value that is no number as expectations have it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _matches(entry: JournalEntry, where: Mapping[str, Any]) -> bool:
@@ -96,13 +110,13 @@ def _matches(entry: JournalEntry, where: Mapping[str, Any]) -> bool:
 def _finding(
     expectation: Expectation, value: Any = None, entries: Sequence[JournalEntry] = (), *, missing: str = ""
 ) -> Finding:
-    is_number = isinstance(value, (int, float))
+    is_number = _is_number(value)
     return Finding(
         metric=expectation.title,
         unit=observation_unit(expectation),
         value=value if is_number or value is None else 0,
         missing=missing,
-        text="" if is_number or value is None else str(value),
+        text="" if is_number or value is None else _text_of(value),
         message_ids=tuple(str(entry.fields["message_id"]) for entry in entries if entry.fields.get("message_id"))[
             :1000
         ],

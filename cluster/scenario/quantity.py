@@ -17,7 +17,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 MOST_SECONDS = 30 * 24 * 3600.0
 """Longest time in a scenario; a longer one is probably a mistake."""
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _FORM = re.compile(rf"({_NUMBER.pattern}) ?([A-Za-z][A-Za-z_-]*)")
 
 

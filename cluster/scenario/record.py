@@ -11,6 +11,7 @@ import cattrs
 
 import rmqlab
 from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.scenario.evidence import as_far_as_seen
 from rmqlab.cluster.scenario.history import history_lines
 from rmqlab.cluster.scenario.judge import Allowance, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
@@ -95,7 +96,13 @@ class RunRecord:
         judged = [
             judge_expectation(
                 expectation,
-                self._find(expectation, entries, labels, findings),
+                as_far_as_seen(
+                    expectation,
+                    self._find(expectation, entries, labels, findings),
+                    labels,
+                    findings.conditions.gaps,
+                    ended_early=bool(missing),
+                ),
                 allowance,
                 findings[expectation.same_as] if expectation.same_as else None,
             )

@@ -98,7 +98,7 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
     """Review one step; return the earliest time of the next one, in seconds."""
     begins = _review_time(scenario, step, path, latest)
     if step.label in (BEGIN, END):
-        raise BindingError((*path, "label"), f"{step.label!r} is the label of the scenario's own {step.label}")
+        raise BindingError((*path, _label_key(step)), f"{step.label!r} is the label of the scenario's own {step.label}")
     if step.wait is not None:
         _review_wait(scenario, step.wait, path, nodes)
     if step.action is not None:
@@ -109,9 +109,12 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
 def _review_label(scenario: Scenario, label: str, index: int) -> None:
     if label and label in (earlier.label for earlier in scenario.steps[:index]):
         text = f"{label!r} is the label of an earlier step, too: expected a label of its own"
-        action = scenario.steps[index].action
-        key = "mark" if action and action.verb == "mark" and action.argument == label else "label"
-        raise BindingError(("step", index, key), text)
+        raise BindingError(("step", index, _label_key(scenario.steps[index])), text)
+
+
+def _label_key(step: Step) -> str:
+    """Return the key that has the label of a step."""
+    return "mark" if step.action and step.action.verb == "mark" and step.action.argument == step.label else "label"
 
 
 def _review_time(scenario: Scenario, step: Step, path: Path, latest: float) -> float:

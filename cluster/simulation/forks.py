@@ -70,7 +70,7 @@ class Process:
         module = importlib.import_module(request.module)
         clock = node.guest.clock
         faults = faults_of_process(clock, request.rules)
-        self.journal.begin(opened(clock.wall_millis(), request.name, request.run))
+        self.journal.begin(opened(clock.cluster_millis(), request.name, request.run))
         link = ControlLink(request.name, journal=self.journal, faults=faults)
         failed = False
         try:
@@ -84,7 +84,7 @@ class Process:
         if failed:
             self.journal.close()
             return 1
-        self.journal.close(JournalEntry(clock.wall_millis(), request.name, CLOSED, {}))
+        self.journal.close(JournalEntry(clock.cluster_millis(), request.name, CLOSED, {}))
         return 0
 
 

@@ -12,6 +12,7 @@ import attrs
 
 from rmqlab.runtime.config.validators import MOST_SECONDS, as_written
 from rmqlab.runtime.config.valuetypes import describe_type, is_of_type
+from rmqlab.runtime.text.number_text import plain
 
 _OPTION: Final = "rmqlab.option"
 LIMIT: Final = 2**63
@@ -124,7 +125,7 @@ def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
     if value is None:
         return
     if problem := option_of(field).problem(value):
-        text = f"{value:g}" if isinstance(value, float) else as_written(value)
+        text = plain(value) if isinstance(value, float) else as_written(value)
         raise FaultError(f"{fault.family}: {field.name} = {text}: expected {problem}")
 
 
@@ -151,6 +152,11 @@ class Fault:
     def targets(self) -> tuple[str, ...]:
         """The nodes and roles that it names."""
         raise NotImplementedError
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """True if it may end before it is healed."""
+        return False
 
 
 @attrs.frozen(kw_only=True)
@@ -183,6 +189,10 @@ class CannotPlayError(Exception):
 @attrs.frozen(kw_only=True)
 class SupervisorFault(TargetedFault):
     """A fault that the supervisor plays itself: nodes get no rule for it."""
+
+    @property
+    def ends_by_itself(self) -> bool:
+        return True
 
     async def start(self, nodes: Sequence[TargetNode], rate: float) -> Callable[[], Awaitable[str]]:
         """Start playing. CannotPlayError if that is impossible.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rmqlab.runtime.config.nearmiss import near_miss
 from rmqlab.runtime.homedir import home_directory
+from rmqlab.verdict.runrecord import RECORD
 
 _RUNS = "runs"
 _TIMES = "[0-9]*T[0-9]*Z*"
@@ -61,6 +62,8 @@ def find_run(name: str, below: Path) -> Path:
         return cluster.resolve()
     if scenario is not None:
         return scenario.resolve()
+    if (cluster / RECORD).is_file():  # a cluster whose journals were removed
+        return _by_path(cluster)
     known = [*_clusters(below), *_scenarios(below)]
     there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ": nothing was run yet"
     here = f", and {name} in this directory is no run" if os.path.lexists(path) else ""

@@ -11,7 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +75,14 @@ def test_a_lock_that_cannot_be_read_is_not_lost(home: Path, monkeypatch: pytest.
             assert not place.is_lost()
         (home / "shop" / "supervisor.lock").unlink()
         assert place.is_lost()
+
+
+async def test_a_node_whose_journal_cannot_be_opened_says_so_in_one_line(home: Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=home / "x") as cluster:
+        await cluster.kill("broker-a")
+        shutil.rmtree(home / "x" / "journal")
+        with pytest.raises(NodeFailedError) as raised:
+            await cluster.start("broker-a")
+    (words,) = [line for line in str(raised.value).splitlines() if "broker-a.msgpack" in line]
+    assert words.endswith(f"broker-a: {home}/x/journal/broker-a.msgpack: No such file or directory")
+    assert "Traceback" not in str(raised.value)

@@ -41,6 +41,20 @@ def test_a_process_starts_with_the_wrong_clock_of_its_rules(monkeypatch: pytest.
     assert ahead(clock) == 0
 
 
+def test_a_skew_keeps_its_gain_when_other_clock_faults_begin_or_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = RatedClock(ClockSettings(rate=2, monotonic_epoch=0, wall_epoch=0))
+    hook, skew = ClockFaults(clock), ClockSkew(target="a", ppm=100_000)
+    hook.follow(rules(f1=skew))
+    now = 110.0
+    hook.follow(rules(f1=skew, f2=skew, f3=ClockStep(target="a", millis=-5000)))
+    assert ahead(clock) == pytest.approx(2000 - 5000, abs=1)
+    now = 120.0
+    hook.follow(rules(f2=skew))
+    assert ahead(clock) == pytest.approx(2000, abs=1)
+
+
 @pytest.mark.parametrize("millis", [2**53, -(2**53), 9.2e18])
 def test_a_step_of_more_than_a_century_is_refused(millis: float) -> None:
     """A broker could not store the time of a message."""

@@ -181,6 +181,32 @@ def test_a_cut_lets_so_many_bytes_pass_and_then_it_is_the_end() -> None:
     assert direction.is_ended(0)
 
 
+def test_of_two_cuts_the_earlier_end_counts_and_its_heal_leaves_the_other() -> None:
+    direction = LinkDirection(Impairment(cut_after=100))
+    direction.set_impairment(Impairment(cut_after=6), 0)
+    direction.push(b"abcd", 0)
+    assert drain(direction, 0) == b"abcd"
+    direction.set_impairment(Impairment(cut_after=6, latency=1), 0)  # another fault begins: no change of the cut
+    direction.push(b"ef", 0)
+    direction.set_impairment(Impairment(cut_after=100), 1)
+    assert drain(direction, 1) == b"ef"
+    assert not direction.is_cut
+    direction.set_impairment(Impairment(cut_after=6), 1)
+    direction.push(b"ghijklmn", 1)
+    assert drain(direction, 1) == b"ghijkl"
+    assert direction.is_ended(1)
+
+
+def test_a_cut_that_begins_later_ends_no_connection_later() -> None:
+    direction = LinkDirection(Impairment(cut_after=6))
+    direction.push(b"abcd", 0)
+    assert drain(direction, 0) == b"abcd"
+    direction.set_impairment(Impairment(cut_after=5), 0)
+    direction.push(b"efgh", 0)
+    assert drain(direction, 0) == b"ef"
+    assert direction.is_cut
+
+
 def test_unused_bytes_are_not_counted_for_the_cut() -> None:
     direction = LinkDirection(Impairment(cut_after=2))
     direction.push(b"abcd", 0)

@@ -49,6 +49,13 @@ def test_an_invalid_run_is_reported_with_the_existing_runs(home: pathlib.Path, n
     assert message.format(home=home) in str(caught.value)
 
 
+def test_a_cluster_without_journals_is_not_called_unknown(home: pathlib.Path) -> None:
+    (home / "shop").mkdir()
+    (home / "shop" / "cluster.json").touch()
+    with pytest.raises(NoRunError, match=r"/shop is no run: expected journal/<node>\.msgpack below it$"):
+        find_run("shop", home)
+
+
 def test_a_name_of_two_things_is_not_guessed_at(home: pathlib.Path) -> None:
     make(home / "kill-master")
     with pytest.raises(NoRunError, match="is a cluster and a scenario; give the path"):

@@ -91,8 +91,12 @@ def _run(request: SpawnRequest) -> None:
         sys.exit(1)
     clock = RatedClock(request.clock)
     faults = faults_of_process(clock, request.rules)
-    journal = JournalWriter(Path(request.journal))
-    journal.begin(opened(clock.wall_millis(), request.name, request.run))
+    try:
+        journal = JournalWriter(Path(request.journal))
+    except OSError as exc:  # such as a directory that was removed
+        print(printable_lines(f"{request.name}: {request.journal}: {exc.strerror}"), file=sys.stderr)
+        sys.exit(1)
+    journal.begin(opened(clock.cluster_millis(), request.name, request.run))
     run_process(
         module.main,
         config,

@@ -15,13 +15,20 @@ class ClockFaults:
 
     clock: RatedClock
     _faults: Mapping[str, ClockFault] = attrs.field(factory=dict, init=False)
+    _began_at: Mapping[str, float] = attrs.field(factory=dict, init=False)
+    """By fault: when this process began to play it, in seconds of the cluster's clock."""
 
     def follow(self, rules: NodeRules) -> None:
-        """Put these rules in force. A skew counts from the latest change of clock faults."""
+        """Put these rules in force.
+
+        What a skew has gained is kept as long as that fault is in force.
+        """
         faults = rules.own_faults(ClockFault)
         if faults != self._faults:
-            self._faults = faults
+            now = self.clock.current_time()
+            self._faults, self._began_at = faults, {key: self._began_at.get(key, now) for key in faults}
+            gained = sum(fault.by_ppm / 1e6 * (now - self._began_at[key]) for key, fault in faults.items())
             self.clock.set_wrong(
-                by_seconds=sum(fault.by_seconds for fault in faults.values()),
+                by_seconds=gained + sum(fault.by_seconds for fault in faults.values()),
                 ppm=sum(fault.by_ppm for fault in faults.values()),
             )

@@ -133,16 +133,24 @@ class LinkDirection:
 
     def set_impairment(self, impairment: Impairment, now: float) -> None:
         """Apply this effect from now on, to bytes in flight as well."""
-        was_blocked, self.impairment = self.impairment.is_blocked, impairment
+        before, self.impairment = self.impairment, impairment
         if impairment.is_blocked and (self._parts or self._end):
             self.lose(now)
-        if was_blocked and not impairment.is_blocked and self._lost_at is not None:
+        if before.is_blocked and not impairment.is_blocked and self._lost_at is not None:
             self._free_at = max(self._free_at, next_retransmission(self._lost_at, now))
             self._lost_at = None
-        if impairment.cut_after is None:
-            self._uncut = None
-        elif self._uncut is None:
-            self._uncut = impairment.cut_after
+        self._change_cut(before.cut_after, impairment.cut_after)
+
+    def _change_cut(self, before: int | None, after: int | None) -> None:
+        """Count on to a cut that remains, and from now to another one.
+
+        That one is new, or left after the heal of one that would have come sooner.
+        """
+        is_sooner = before is not None and after is not None and after < before
+        if is_sooner and self._uncut is not None and after is not None:
+            self._uncut = min(self._uncut, after)
+        elif after != before:
+            self._uncut = after
 
     def lose(self, now: float) -> None:
         """Note that something was sent into a blackhole."""

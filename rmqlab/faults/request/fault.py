@@ -56,6 +56,10 @@ class RequestFault(TargetedFault):
         code_of(self.code, RequestCode)
 
     @property
+    def ends_by_itself(self) -> bool:
+        return self.times is not None
+
+    @property
     def code_number(self) -> int:
         """The request code."""
         return code_of(self.code, RequestCode)

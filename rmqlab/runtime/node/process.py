@@ -63,7 +63,7 @@ def run_process(
         sys.exit(1)
     else:
         if journal is not None:
-            journal.close(JournalEntry(clock.wall_millis(), name, CLOSED, {}))
+            journal.close(JournalEntry(clock.cluster_millis(), name, CLOSED, {}))
     finally:
         if journal is not None:
             journal.close()

@@ -141,11 +141,14 @@ def test_an_unknown_id_is_reported_with_the_active_faults() -> None:
         (Isolation(target="outside"), "cannot be isolated"),
         (DiskFull(target="namesrv-1"), "namesrv-1 is a nameserver: expected a broker"),
         (ClockStep(target="*", millis=1), "a target for links only"),
+        (Reset(src="produce-1", dst="consume-1"), "never sends to 'consume-1', because neither of them is a server"),
+        (Reset(src="produce-1", dst="namesrv-1", only="ha"), "neither 'produce-1' nor 'namesrv-1' is a broker"),
+        (Reset(src="outside", dst="namesrv-1", only="vip"), "neither 'outside' nor 'namesrv-1' is a broker"),
     ],
 )
 def test_an_impossible_fault_is_rejected(fault: Fault, message: str) -> None:
     with pytest.raises(FaultError, match=message):
-        ActiveFaults().add(fault, NODES, 0)
+        ActiveFaults().add(fault, [*NODES, WORKLOAD, attrs.evolve(WORKLOAD, name="consume-1")], 0)
 
 
 def test_a_single_address_has_no_outside() -> None:
@@ -159,6 +162,9 @@ def test_an_unknown_target_is_reported_with_the_known_ones() -> None:
 
 
 def test_a_plane_that_no_node_of_a_link_has_matches_no_connection() -> None:
-    (rule,) = rules(Reset(src="produce-1", dst="namesrv-1", only="ha"), "namesrv-1", [*NODES, WORKLOAD]).links
+    spec = ClusterSpec(mode="dledger", slaves=2)
+    members = nodes_of(spec, place(spec, Placement(subnet=9)))
+    (rule,) = rules(Reset(src="broker-a-n0", dst="broker-a-n1", only="ha"), "broker-a-n1", members).links
     assert isinstance(rule, LinkRule)
-    assert not rule.concerns(WORKLOAD.host, "", 9876)
+    assert not rule.concerns(members[1].host, "", 10911)
+    assert not rule.concerns(members[1].host, "", 10912)

@@ -9,6 +9,7 @@ from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
 from rmqlab.cluster.supervisor.plan.roles import with_first_members_leading
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, nodes_of, place
+from rmqlab.faults import ClockStep, DropRequest
 
 SPEC = ClusterSpec(groups=2, slaves=1)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
@@ -25,10 +26,17 @@ def complaints(*steps: str) -> list[str]:
                 yield from dry_run.check_wait(Step(wait=argument))
             elif verb == "chance":
                 yield from dry_run.check_action(Action("random-faults", RandomFaults(on=argument, count=1)))
+            elif verb == "clock":
+                yield from dry_run.check_action(Action("fault", ClockStep(target=argument, millis=1)))
+            elif verb == "spent":
+                yield from dry_run.check_action(Action("fault", DropRequest(target=argument, code="105", times=1)))
+            elif verb == "add":
+                yield from dry_run.check_action(Action(verb, (argument, "")))
             else:
                 yield from dry_run.check_action(Action(verb, tuple(argument.split())))
 
-    scenario = Scenario(name="x", claim="c", cluster=SPEC, workloads=(Workload(name="early", kind="produce"), LATE))
+    workloads = (Workload(name="early", kind="produce"), LATE, Workload(name="namesrv-2", kind="produce"))
+    scenario = Scenario(name="x", claim="c", cluster=SPEC, workloads=workloads)
     return list(all_of(DryRun(scenario, NODES)))
 
 
@@ -49,6 +57,12 @@ def complaints(*steps: str) -> list[str]:
         (["promote broker-a"], "broker-a is already a master of broker-a; its slaves: broker-a-s"),
         (["promote broker-a-s", "promote broker-a-s"], "broker-a-s is already a master of broker-a, and has no slave"),
         (["demote broker-a", "demote broker-a"], "broker-a is already a slave of broker-a"),
+        (["isolate broker-a-s", "remove broker-a-s"], "a fault is in force at broker-a-s: heal it before"),
+        (["clock broker-b:slave", "remove broker-b-s"], "a fault is in force at broker-b-s: heal it before"),
+        (
+            ["add nameserver"],
+            "the new node would be named namesrv-2, as a workload is: expected another name of the workload",
+        ),
         (["pause broker-a-s", "promote broker-a-s"], "broker-a-s is paused: resume or kill it before"),
     ],
 )
@@ -66,6 +80,8 @@ def test_impossible_steps_are_found(steps: list[str], text: str) -> None:
         ["chance masters", "start broker-a", "resume broker-b"],
         ["wait sent early 5", "kill early", "stop-workload early"],
         ["wait route-gone broker-a:master", "wait consumed-all late"],
+        ["clock broker-a", "remove broker-b-s"],
+        ["spent broker-b-s", "remove broker-b-s"],
     ],
 )
 def test_possible_steps_pass(steps: list[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import labels_of, observe
+from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.runtime.journals.journal import JournalEntry
 
 BOUND: dict[str, Any] = {"equals": "x"}
@@ -73,6 +74,31 @@ def test_an_unknown_finding_names_the_missing_evidence(what: dict[str, Any], mis
     finding = observe(Expectation(event="sent", **what, **BOUND), ENTRIES, labels_of(ENTRIES))
     assert finding.value is None
     assert missing in finding.missing
+
+
+MEASURED = [
+    step(0, "begin"),
+    JournalEntry(5, "broker-a", "measured", {"what": "role", "value": "MASTER", "label": "role"}),
+    JournalEntry(6, "broker-a", "measured", {"what": "leads", "value": True, "label": "leads"}),
+    step(9, "end"),
+]
+
+
+@pytest.mark.parametrize("label", ["role", "leads"])
+def test_a_bound_of_a_number_is_unknown_for_another_value(label: str) -> None:
+    wanted: dict[str, Any] = {"take": "first", "field": "value", "where": {"label": label}}
+    finding = observe(
+        Expectation(event="measured", **wanted, at_least=Quantity(0, "bytes")), MEASURED, labels_of(MEASURED)
+    )
+    assert finding.value is None
+    assert finding.missing.startswith("value is not a number: ")
+
+
+def test_a_word_is_compared_with_a_text_or_a_flag() -> None:
+    wanted: dict[str, Any] = {"event": "measured", "field": "value", **BOUND}
+    first = observe(Expectation(take="first", **wanted), MEASURED, labels_of(MEASURED))
+    last = observe(Expectation(take="last", **wanted), MEASURED, labels_of(MEASURED))
+    assert (first.text, last.text) == ("MASTER", "true")
 
 
 def test_a_finding_carries_the_events_and_their_messages() -> None:

@@ -147,6 +147,7 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = UNKNOWN.replace('wait = "event power_lost"', 'wait = "event power_lost"\nwithin = "1 s"')
+    text += '\n[[expect]]\nevent = "node_killed"\nat_least = "1 event"\n'
     (tmp_path / "small.toml").write_text(text)
     done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated", "--json")
     assert done.exit_code == 2, done.stdout + done.stderr
@@ -154,6 +155,7 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     seen = "no such event since the last action, 0 before it"
     assert document["missing"] == [f"step 1: 'event power_lost' is not true after 1 s; last seen: {seen}"]
     assert document["expectations"][0]["missing"] == "the run did not reach 'done'"
+    assert document["expectations"][1]["missing"] == "the run ended early"
 
 
 def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_path: pathlib.Path) -> None:
