@@ -114,7 +114,7 @@ class HaMaster:
         """
         if not copies:
             return self.push_to_slave_max_offset
-        return offset_of_slaves([one.stream.ack_offset for one in self._connections], copies - 1)
+        return offset_of_slaves(self._copied_ends(), copies - 1)
 
     def is_slave_ok(self, record_end: int, copies: int) -> bool:
         """True if enough slaves are connected and near enough to copy this record."""
@@ -145,9 +145,17 @@ class HaMaster:
         )
 
     def _near_count(self, record_end: int) -> int:
-        """Slaves that have reported and are not too far behind."""
+        """Return the number of slaves that have reported and are not too far behind."""
         least = record_end - self.settings.ha_slave_fallbehind_max
-        return sum(one.stream.is_begun and one.stream.ack_offset > least for one in self._connections)
+        return sum(end > least for end in self._copied_ends())
+
+    def _copied_ends(self) -> list[int]:
+        """Return the offsets that slaves have reported, but for those beyond our log.
+
+        A slave that reports more than there is has other bytes than ours.
+        """
+        log_end = self._store.max_commit_log_offset
+        return [end for one in self._connections if 0 <= (end := one.stream.ack_offset) <= log_end]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the master's part of the node's snapshot."""
@@ -239,7 +247,7 @@ class HaMaster:
         A slave counts from its first report on; by 4.9's rule, 0, from accept on.
         """
         if copies:
-            return sum(one.stream.is_begun for one in self._connections) >= copies - 1
+            return len(self._copied_ends()) >= copies - 1
         return bool(self._connections)
 
     def _accept(self, sock: socket.socket) -> None:
