@@ -66,7 +66,7 @@ class HaMaster:
         self._meter = meter or reactor.meter
         self._store = store
         self.settings = settings
-        """Can be replaced; a connection keeps those it was accepted with."""
+        """See `replace_settings`."""
         self._on_ack = on_ack
         self._on_lost = on_lost
         self._emit = emit
@@ -80,6 +80,15 @@ class HaMaster:
         self._acceptors: list[Acceptor] = []
         self._connections: list[HaConnection] = []
         self._connected = trio.Event()
+        self._settings_changed = trio.Event()
+
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on, for live connections, too, as in 4.9."""
+        self.settings = settings
+        for connection in self._connections:
+            connection.replace_settings(settings)
+        changed, self._settings_changed = self._settings_changed, trio.Event()
+        changed.set()
 
     @property
     def connection_count(self) -> int:
@@ -170,7 +179,8 @@ class HaMaster:
         while True:
             await self._connected.wait()
             # At the latest after a heartbeat interval, so a connection accepted meanwhile is not overlooked.
-            await trio.sleep_until(min([connection.next_timer_at() for connection in self._connections], default=0))
+            with trio.move_on_at(min([connection.next_timer_at() for connection in self._connections], default=0)):
+                await self._settings_changed.wait()
             for connection in self._connections[:]:
                 connection.check_timers()
 
