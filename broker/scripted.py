@@ -65,6 +65,10 @@ class RecordingReplication:
     """Offsets by number of copies. A test sets it, and then lets the waiting sends advance."""
     appends: int = 0
 
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Note them."""
+        self.settings = settings
+
     def is_slave_ok(self, _record_end: int, _copies: int) -> bool:
         """As the test has set it."""
         return self.has_slave

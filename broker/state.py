@@ -150,11 +150,12 @@ class Broker:
         return self.config.is_slave
 
     def reconfigure(self, settings: BrokerSettings) -> None:
-        """Apply new settings (request 25). Open connections and files keep the old ones."""
+        """Apply new settings (request 25). Open files keep the old ones."""
         self._use(settings)
         config = self.config
         self.store.reconfigure(settings.store)
-        self.ha_master.settings = self.ha_slave.settings = settings.ha
+        self.ha_master.replace_settings(settings.ha)
+        self.ha_slave.replace_settings(settings.ha)
         self.slave_waits.set_timeout(config.slave_timeout / 1000)
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)

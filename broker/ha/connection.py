@@ -70,6 +70,11 @@ class HaConnection:
         """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on; a frame that is sent in part keeps its size."""
+        self._settings = self.stream.settings = settings
+        self._sender.frame_size = settings.ha_transfer_batch_size
+
     def push(self) -> None:
         """Send new bytes of the log, unless the socket's buffer is full."""
         if self.stream.is_begun and not self._waits_for_room and not self.is_closed:

@@ -66,7 +66,7 @@ class HaMaster:
         self._meter = meter or reactor.meter
         self._store = store
         self.settings = settings
-        """Can be replaced; a connection keeps those it was accepted with."""
+        """See `replace_settings`."""
         self._on_ack = on_ack
         self._on_lost = on_lost
         self._emit = emit
@@ -80,6 +80,15 @@ class HaMaster:
         self._acceptors: list[Acceptor] = []
         self._connections: list[HaConnection] = []
         self._connected = trio.Event()
+        self._settings_changed = trio.Event()
+
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on, for live connections, too, as in 4.9."""
+        self.settings = settings
+        for connection in self._connections:
+            connection.replace_settings(settings)
+        changed, self._settings_changed = self._settings_changed, trio.Event()
+        changed.set()
 
     @property
     def connection_count(self) -> int:
@@ -114,7 +123,7 @@ class HaMaster:
         """
         if not copies:
             return self.push_to_slave_max_offset
-        return offset_of_slaves([one.stream.ack_offset for one in self._connections], copies - 1)
+        return offset_of_slaves(self._copied_ends(), copies - 1)
 
     def is_slave_ok(self, record_end: int, copies: int) -> bool:
         """True if enough slaves are connected and near enough to copy this record."""
@@ -145,9 +154,17 @@ class HaMaster:
         )
 
     def _near_count(self, record_end: int) -> int:
-        """Slaves that have reported and are not too far behind."""
+        """Return the number of slaves that have reported and are not too far behind."""
         least = record_end - self.settings.ha_slave_fallbehind_max
-        return sum(one.stream.is_begun and one.stream.ack_offset > least for one in self._connections)
+        return sum(end > least for end in self._copied_ends())
+
+    def _copied_ends(self) -> list[int]:
+        """Return the offsets that slaves have reported, but for those beyond our log.
+
+        A slave that reports more than there is has other bytes than ours.
+        """
+        log_end = self._store.max_commit_log_offset
+        return [end for one in self._connections if 0 <= (end := one.stream.ack_offset) <= log_end]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the master's part of the node's snapshot."""
@@ -162,7 +179,8 @@ class HaMaster:
         while True:
             await self._connected.wait()
             # At the latest after a heartbeat interval, so a connection accepted meanwhile is not overlooked.
-            await trio.sleep_until(min([connection.next_timer_at() for connection in self._connections], default=0))
+            with trio.move_on_at(min([connection.next_timer_at() for connection in self._connections], default=0)):
+                await self._settings_changed.wait()
             for connection in self._connections[:]:
                 connection.check_timers()
 
@@ -239,7 +257,7 @@ class HaMaster:
         A slave counts from its first report on; by 4.9's rule, 0, from accept on.
         """
         if copies:
-            return sum(one.stream.is_begun for one in self._connections) >= copies - 1
+            return len(self._copied_ends()) >= copies - 1
         return bool(self._connections)
 
     def _accept(self, sock: socket.socket) -> None:

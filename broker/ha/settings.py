@@ -53,8 +53,9 @@ class HaSettings:
     in_sync_replicas: int = attrs.field(default=0, validator=within(0, INT32))
     """Logs that must have a message before its sync send is SEND_OK, the master's own included, as 5.x counts them.
 
-    2 means one slave, and 1 none. Only connected slaves count, each with the offset it acknowledged itself. 0 is 4.9's
-    rule: one slave, measured by the highest offset that any slave ever reported (store-ha#52).
+    2 means one slave, and 1 none. Only connected slaves count, each with the offset it acknowledged itself, unless that
+    is beyond the master's log. 0 is 4.9's rule: one slave, measured by the highest offset that any slave ever reported
+    (store-ha#52).
     """
     ha_fail_lost_slave_at_once: bool = False
     """A master fails waiting sends, with the cause, as soon as their slave is lost; in 4.9 they time out without a

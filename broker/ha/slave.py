@@ -103,7 +103,8 @@ class HaClient:
         now: Callable[[], float],
     ) -> None:
         master_check.begin(settings)
-        self.ended = trio.Event()
+        self._has_ended = False
+        self._woken = trio.Event()
         self.close_reason = ""
         self.local_port: int = sock.getsockname()[1]
         self.received_invalid = False
@@ -130,13 +131,23 @@ class HaClient:
         """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on; the checks of the master were chosen at connect."""
+        self._settings = settings
+        self.stream.replace_settings(settings)
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, trio.Event()
+        woken.set()
+
     async def report_until_ended(self) -> None:
         """Send reports and check deadlines until the connection ends."""
         stream = self.stream
-        while not self.ended.is_set():
+        while not self._has_ended:
             due_at = min(stream.report_at, stream.unreported_at)
             with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
-                await self.ended.wait()
+                await self._woken.wait()
             self._check_timers()
 
     def close(self, reason: str) -> None:
@@ -149,18 +160,19 @@ class HaClient:
 
         Only the first reason counts.
         """
-        if self.ended.is_set():
+        if self._has_ended:
             return
         self.close_reason = reason
         self._reactor.unregister(self._sock)
-        self.ended.set()
+        self._has_ended = True
+        self._wake()
 
     def _check_timers(self) -> None:
-        if self.ended.is_set():
+        if self._has_ended:
             return
         if self._is_silent() or self._is_unreported():  # this process may have been stopped: read first
             self._on_ready(READ)
-        if self.ended.is_set():
+        if self._has_ended:
             return
         now = self._now()
         if self._is_silent():
@@ -256,7 +268,7 @@ class HaSlave:
         self._meter = meter or reactor.meter
         self._store = store
         self.settings = settings
-        """May be replaced; a connection keeps those it was opened with."""
+        """See `replace_settings`."""
         self._known_master = known_master
         self._on_received = on_received
         self._connection_observer = connection_observer
@@ -269,6 +281,12 @@ class HaSlave:
         self._client: HaClient | None = None
         self._has_connected = False
         self._last_failure = ""
+
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on, for a live connection, too, as in 4.9."""
+        self.settings = settings
+        if self._client is not None:
+            self._client.replace_settings(settings)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the slave's part of the node's snapshot."""

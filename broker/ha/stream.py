@@ -168,6 +168,11 @@ class SlaveStream:
         wait = 0.0 if settings.ha_report_at_once else settings.heartbeat_interval
         return cls(settings, reported=log_end, report_at=now + wait, last_read_at=now, last_write_at=now)
 
+    def replace_settings(self, settings: HaSettings) -> None:
+        """Use these settings from now on, for the time of the next report, too."""
+        self.settings = settings
+        self.report_at = self.last_write_at + settings.heartbeat_interval
+
     def header(self, raw: bytes | bytearray | memoryview, *, log_end: int) -> FrameHeader:
         """Parse and check a header before its body arrives (store-ha#43).
 

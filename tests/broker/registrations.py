@@ -44,8 +44,8 @@ class MuteClient(ScriptedClient):
 class LateClient(ScriptedClient):
     """Nameservers whose replies take this many seconds each."""
 
-    def __init__(self, seconds: dict[str, float], replies: dict[str, Command]) -> None:
-        super().__init__(dict(replies.items()))
+    def __init__(self, seconds: dict[str, float], replies: dict[str | tuple[str, int], Command | None]) -> None:
+        super().__init__(replies)
         self.seconds = seconds
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109

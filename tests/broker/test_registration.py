@@ -105,7 +105,7 @@ async def test_the_first_valid_reply_sets_the_master_of_a_slave(tmp_path: pathli
 async def test_of_several_replies_the_one_that_arrives_first_names_the_master(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """BrokerOuterAPI.registerBrokerAll: a nameserver that lacks the master does not hide it."""
+    """As in BrokerOuterAPI: a nameserver that lacks the master does not hide it."""
     assert autojump_clock.rate == 0
     named = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"})
     client = LateClient({"n1:9876": 0.2, "n2:9876": 0.1}, {"n1:9876": answer({}), "n2:9876": named})

@@ -76,6 +76,21 @@ async def test_with_in_sync_replicas_a_slave_far_behind_does_not_count(start_mas
     assert master.send() == []
 
 
+async def test_with_in_sync_replicas_a_report_beyond_the_log_acknowledges_nothing(start_master: StartMaster) -> None:
+    """It comes from a slave ahead of its master, or is forged."""
+    master = start_master(in_sync_replicas=2)
+    ahead = await master.slave(10**6)
+    (reply,) = master.send()
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    slave = await master.slave(master.end)
+    await ahead.stream.aclose()
+    await master.recorder.wait_until(lambda: "ha_disconnected" in master.recorder.kinds)
+    master.talk.peer.replies.clear()
+    assert master.send() == []
+    await master.report(slave, master.end)
+    assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
 # ---- ha_fail_lost_slave_at_once ------------------------------------------------------------------------------
 
 

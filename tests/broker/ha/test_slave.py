@@ -112,6 +112,18 @@ async def test_with_the_switch_on_it_connects_and_reports_at_once(
     assert trio.current_time() == pytest.approx(5.0)
 
 
+async def test_new_settings_apply_to_a_live_connection(start: Start, master: Master, mock_clock: MockClock) -> None:
+    """HAClient reads them at each use: the next report is due 2 s after the last one."""
+    slave = start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    assert await report_of(await master.accept()) == 100
+    mock_clock.autojump_threshold = 0.01
+    await trio.sleep(1)
+    slave.replace_settings(attrs.evolve(slave.settings, ha_send_heartbeat_interval=2000))
+    for at in (2.0, 4.0):
+        assert await report_of(master.streams[0]) == 100
+        assert trio.current_time() == pytest.approx(at)
+
+
 async def test_a_connect_that_fails_is_tried_again_every_5_s(
     start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
