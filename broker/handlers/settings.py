@@ -55,10 +55,11 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
 
 
 def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Change settings at once, and in their file. Unknown keys are ignored unless the file has them.
+    """Change settings at once, and in their file.
 
-    Code 16 for a key that no request may change, in any spelling. If one value is invalid, or the file cannot be saved,
-    nothing changes: RocketMQ would run with other settings than those of its file.
+    Unknown keys are ignored unless the file has them. Code 16 for a key that no request may change, in any spelling. If
+    one value is invalid, or the file cannot be saved, nothing changes: RocketMQ would run with other settings than those
+    of its file.
     """
     try:
         requested = parse_change(request.command.body)
