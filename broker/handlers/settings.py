@@ -21,7 +21,7 @@ from rmqlab.runtime.config.settings import (
     SettingsError,
     forbidden_keys,
     parse_change,
-    setting_fields,
+    readable_fields,
     settings_lines,
     snake,
 )
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 """Keys that no tool may change, independent of the configured black list. So are all paths
 (rmqlab.runtime.config.validators.FIXED)."""
-_KNOWN = frozenset(setting_fields(*KINDS))
+_KNOWN = frozenset(readable_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""
 
