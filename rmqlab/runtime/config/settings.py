@@ -91,7 +91,10 @@ def setting_fields(*kinds: type[Any]) -> "Mapping[str, attrs.Attribute[Any]]":
 
 @_cached_by_class
 def readable_fields(*kinds: type[Any]) -> "Mapping[str, attrs.Attribute[Any]]":
-    """Return the settings of these classes by the names that files and requests may use."""
+    """Return the settings of these classes by the names that are read.
+
+    In files and in requests.
+    """
     fields = setting_fields(*kinds)
     return {**fields, **{_READ_NAMES[field.name]: field for field in fields.values() if field.name in _READ_NAMES}}
 

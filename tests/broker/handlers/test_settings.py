@@ -206,7 +206,7 @@ def test_unknown_settings_of_a_file_are_shown_and_can_be_changed(talk: TalkingBr
 
 @pytest.mark.parametrize("key", ["enableBatchPush", "isEnableBatchPush"])
 def test_a_setting_is_read_by_both_of_rocketmqs_names(talk: TalkingBroker, tmp_path: pathlib.Path, key: str) -> None:
-    """MessageStoreConfig.setEnableBatchPush; the field, which requests for settings show, has the other name."""
+    """MessageStoreConfig.setEnableBatchPush sets isEnableBatchPush."""
     path = tmp_path / "broker.conf"
     path.write_text(f"{key}=true\n")
     talk.broker.settings = load_config(path)
