@@ -88,15 +88,17 @@ class TopicTable(VersionedTable):
 
         None if no template allows it or there are too many topics.
 
-        (broker-requests section 1.3: as many queues as the client wants and the template has.)
+        (broker-requests section 1.3: as many queues as the client wants and the template has.) The first send that is
+        refused because auto_create_topic_enable was set to false closes the template, also for the time after that
+        setting is true again (TopicConfigManager.createTopicInSendMessageMethod).
         """
         template = self.topics.get(default_topic)
         if template is None or not self.has_room(topic):
             return None
-        perm = template.perm
         if default_topic == names.DEFAULT_TOPIC and not self.config.auto_create_topic_enable:
-            perm &= ~PERM_INHERIT
-        if not perm & PERM_INHERIT:
+            self.topics[default_topic] = msgspec.structs.replace(template, perm=PERM_READ | PERM_WRITE)
+            return None
+        if not template.perm & PERM_INHERIT:
             return None
         queues = max(min(queue_nums, template.write_queue_nums), 0)
         made = msgspec.structs.replace(
@@ -104,7 +106,7 @@ class TopicTable(VersionedTable):
             topic_name=topic,
             read_queue_nums=queues,
             write_queue_nums=queues,
-            perm=perm & ~PERM_INHERIT,
+            perm=template.perm & ~PERM_INHERIT,
             topic_sys_flag=_unit_flag(unit_mode=unit_mode, is_retry=is_retry),
             order=False,
         )

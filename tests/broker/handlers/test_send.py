@@ -90,6 +90,17 @@ def test_the_template_does_not_work_once_auto_creation_is_off(open_broker: Opene
     assert talk.send("New").code == ResponseCode.TOPIC_NOT_EXIST
 
 
+def test_a_send_while_auto_creation_is_off_closes_the_template(talk: TalkingBroker) -> None:
+    """TopicConfigManager.createTopicInSendMessageMethod."""
+    for value, topic, code in (("false", None, None), ("true", "A", 0), ("false", "B", 17), ("true", "C", 17)):
+        talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, f"autoCreateTopicEnable={value}".encode())
+        if topic is not None:
+            assert talk.send(topic).code == code
+    template = talk.broker.topics.get(names.DEFAULT_TOPIC)
+    assert template is not None
+    assert template.perm == 6
+
+
 def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
     """broker-requests#15."""
     chosen = {talk.send("T", -1).ext_fields["queueId"] for _ in range(100)}
