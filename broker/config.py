@@ -184,7 +184,7 @@ class BrokerConfig:
     """Clamped to 10 s to 60 s, as in RocketMQ."""
     register_broker_timeout_mills: int = attrs.field(default=6_000, validator=within(1, INT32))
     compressed_register: bool = False
-    flush_consumer_offset_interval: int = attrs.field(default=5_000, validator=_period)
+    flush_consumer_offset_interval: int = attrs.field(default=5_000, validator=within(1, INT32))
     flush_delay_offset_interval: int = attrs.field(default=10_000, validator=_period)
     transaction_time_out: int = attrs.field(default=6_000, validator=_millis)
     """Age at which a half message is first checked, unless its properties set another."""

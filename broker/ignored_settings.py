@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from rmqlab.runtime.config.settings import snake
-from rmqlab.runtime.config.validators import FIXED, INT64, one_line_texts, shown, within
+from rmqlab.runtime.config.validators import FIXED, INT32, INT64, one_line_texts, shown, within
 
 _CPUS = os.cpu_count() or 1
 
@@ -115,6 +115,9 @@ DEFAULTS: Mapping[str, bool | int | str] = {
 """By RocketMQ's names; `bitMapLengthConsumeQueueExt` as the default bloom filter makes it."""
 
 
+_LONGS = frozenset({"channelNotActiveInterval", "consumerFallbehindThreshold"})
+"""Those of the numbers that are a Java long; the others are an int."""
+
 REFUSED: Mapping[str, str] = {
     "readOnlyCommitLogStorePaths": "a commit log in several directories is not supported:"
     " the messages in these would be missing",
@@ -127,7 +130,8 @@ def _field(key: str, default: bool | int | str) -> Any:  # noqa: FBT001 - a defa
     if key in REFUSED:
         validators.append(_keeps(default, REFUSED[key]))
     if type(default) is int:
-        validators.append(within(-INT64, INT64))
+        most = INT64 if key in _LONGS else INT32
+        validators.append(within(-most - 1, most))
     metadata = FIXED if "Path" in key or key == "messageStorePlugIn" else {}
     return attrs.field(default=default, type=type(default), validator=validators or None, metadata=metadata)
 

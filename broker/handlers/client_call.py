@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from rmqlab.broker.client_request import ask_client
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.clients import Member
+from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import BodyError
@@ -140,12 +141,12 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
     members = _members(broker, header.group)
     if not members:  # 4.9 does not check, and raises
         raise HeaderError(f"no consumer of group {header.group} is here")
-    wanted = (header.client_addr or "").strip()
+    wanted = names.unless_blank(header.client_addr)
     for member in members:
         if member.version < OLDEST_WITH_RESET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
     broker.run_for_request(
-        request, _ask_status, header, [one for one in members if wanted in ("", one.client_id)], request
+        request, _ask_status, header, [one for one in members if wanted in (None, one.client_id)], request
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import OffsetWrapper, QueryCorrectionOffsetBody, QueueTimeSpan
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.topic import GroupList, TopicConfig
@@ -36,9 +37,9 @@ def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, requ
     """
     broker.operators.add(request.channel)
     group = header.consumer_group
-    named = (header.topic or "").strip()
+    named = names.unless_blank(header.topic)
     entries, tps = Parts(), 0.0
-    for topic in _consumed(broker, group, [named] if named else broker.offsets.topics_of(group)):
+    for topic in _consumed(broker, group, broker.offsets.topics_of(group) if named is None else [named]):
         for queue_id in range(topic.read_queue_nums):
             entries.add(encode_entry(*_position(broker, group, topic.topic_name, queue_id)))
             yield
@@ -179,8 +180,8 @@ def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _r
     Covers the named topic, or all topics in which the source group has committed.
     """
     source = header.src_group
-    named = (header.topic or "").strip()
-    topics = [named] if named else broker.offsets.topics_of(source)
+    named = names.unless_blank(header.topic)
+    topics = broker.offsets.topics_of(source) if named is None else [named]
     if header.offline:
         known = [topic for topic in topics if broker.topics.get(topic) is not None]
     else:

@@ -14,12 +14,11 @@ from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 from rmqlab.store.files.machine import this_machine
 
 THREAD_POOLS = {
-    "sendThreadPoolQueue": 10_000,
-    "pullThreadPoolQueue": 100_000,
-    "queryThreadPoolQueue": 20_000,
+    "sendThreadPoolQueue": "send_thread_pool_queue_capacity",
+    "pullThreadPoolQueue": "pull_thread_pool_queue_capacity",
+    "queryThreadPoolQueue": "query_thread_pool_queue_capacity",
 }
-"""RocketMQ's queues and their capacities, which tools show."""
-END_TRANSACTION_CAPACITY = 100_000
+"""RocketMQ's queues, and the settings of their capacities, which tools show."""
 NO_TRANSIENT_STORE = 2**31 - 1
 
 
@@ -94,6 +93,7 @@ def _traffic_values(broker: Broker) -> dict[str, str]:
 
 
 def _broker_values(broker: Broker) -> dict[str, str]:
+    unused = broker.settings.unused
     values = {
         "brokerVersion": str(VERSION),
         "brokerVersionDesc": version_name(VERSION),
@@ -102,11 +102,11 @@ def _broker_values(broker: Broker) -> dict[str, str]:
         "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),
         "pageCacheLockTimeMills": "0",
         "EndTransactionQueueSize": "0",
-        "EndTransactionThreadPoolQueueCapacity": str(END_TRANSACTION_CAPACITY),
+        "EndTransactionThreadPoolQueueCapacity": str(unused.end_transaction_pool_queue_capacity),
     }
     for pool, capacity in THREAD_POOLS.items():
         values[f"{pool}Size"] = "0"
-        values[f"{pool}Capacity"] = str(capacity)
+        values[f"{pool}Capacity"] = str(getattr(unused, capacity))
         values[f"{pool}HeadWaitTimeMills"] = "0"
     return values
 

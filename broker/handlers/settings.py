@@ -21,7 +21,7 @@ from rmqlab.runtime.config.settings import (
     SettingsError,
     forbidden_keys,
     parse_change,
-    setting_fields,
+    readable_fields,
     settings_lines,
     snake,
 )
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 """Keys that no tool may change, independent of the configured black list. So are all paths
 (rmqlab.runtime.config.validators.FIXED)."""
-_KNOWN = frozenset(setting_fields(*KINDS))
+_KNOWN = frozenset(readable_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""
 
@@ -55,10 +55,11 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
 
 
 def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Change settings at once, and in their file. Unknown keys are ignored unless the file has them.
+    """Change settings at once, and in their file.
 
-    Code 16 for a key that no request may change, in any spelling. If one value is invalid, or the file cannot be saved,
-    nothing changes: RocketMQ would run with other settings than those of its file.
+    Unknown keys are ignored unless the file has them. Code 16 for a key that no request may change, in any spelling. If
+    one value is invalid, or the file cannot be saved, nothing changes: RocketMQ would run with other settings than those
+    of its file.
     """
     try:
         requested = parse_change(request.command.body)

@@ -88,15 +88,16 @@ class TopicTable(VersionedTable):
 
         None if no template allows it or there are too many topics.
 
-        (broker-requests section 1.3: as many queues as the client wants and the template has.)
+        (broker-requests section 1.3: as many queues as the client wants and the template has.) The first send that is
+        refused because auto_create_topic_enable was set to false closes the template, also for the time after that
+        setting is true again (TopicConfigManager.createTopicInSendMessageMethod).
         """
         template = self.topics.get(default_topic)
         if template is None or not self.has_room(topic):
             return None
         if default_topic == names.DEFAULT_TOPIC and not self.config.auto_create_topic_enable:
-            # For good, as in 4.9.8: no topic is created from it after the setting is on again
-            template = msgspec.structs.replace(template, perm=PERM_READ | PERM_WRITE)
-            self.topics[default_topic] = template
+            self.topics[default_topic] = msgspec.structs.replace(template, perm=PERM_READ | PERM_WRITE)
+            return None
         if not template.perm & PERM_INHERIT:
             return None
         queues = max(min(queue_nums, template.write_queue_nums), 0)

@@ -56,6 +56,14 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 @functools.lru_cache(4096)  # called on every send, with names of at most MAX_TOPIC_LENGTH
+def unless_blank(text: str | None) -> str | None:
+    """Return a text as it is; None if it is missing or has only blanks.
+
+    Source: UtilAll.isBlank.
+    """
+    return text if text is not None and text.strip() else None
+
+
 def _is_legal(topic: str) -> bool:
     return _LEGAL.fullmatch(topic) is not None
 

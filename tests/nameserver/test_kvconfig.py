@@ -96,7 +96,7 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
 
 
 def test_a_file_is_read_as_fastjson_reads_it(tmp_path: pathlib.Path) -> None:
-    """People edit it while the nameserver is stopped. 4.9.8 reads text that is no strict JSON."""
+    """People edit it while the nameserver is stopped."""
     path = tmp_path / "kv.json"
     path.write_text("{configTable:{'A':{'k':5,'b':true,}, /* none yet */ 'B':{}}}")
     assert load_kv_config(path).namespaces == {"A": {"k": "5", "b": "true"}, "B": {}}

@@ -43,8 +43,9 @@ _IRREGULAR = {
     "serve_requests_of_5x": "serveRequestsOf5x",
     "use_tls": "useTLS",
 }
-_IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBatchPush": "is_enable_batch_push"}
-"""Names that RocketMQ reads. Its setter of `isEnableBatchPush` has another name."""
+_READ_NAMES = {"is_enable_batch_push": "enableBatchPush"}
+"""Names by which RocketMQ reads settings that it shows by others: the setter is not named like its field."""
+_IRREGULAR_BACK = {wire: name for names in (_IRREGULAR, _READ_NAMES) for name, wire in names.items()}
 
 
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
@@ -86,6 +87,16 @@ def setting_fields(*kinds: type[Any]) -> "Mapping[str, attrs.Attribute[Any]]":
         for field in attrs.fields(kind)
         if field.init and field.metadata.get("is_key", True)
     }
+
+
+@_cached_by_class
+def readable_fields(*kinds: type[Any]) -> "Mapping[str, attrs.Attribute[Any]]":
+    """Return the settings of these classes by the names that are read.
+
+    In files and in requests.
+    """
+    fields = setting_fields(*kinds)
+    return {**fields, **{_READ_NAMES[field.name]: field for field in fields.values() if field.name in _READ_NAMES}}
 
 
 @_cached_by_class
@@ -154,7 +165,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
         raise SettingsError(f"{path}: cannot be read: {exc.strerror or exc}") from None
     except UnicodeDecodeError as exc:
         raise SettingsError(f"{path}: cannot be read: {exc}") from None
-    fields = setting_fields(*kinds)
+    fields = readable_fields(*kinds)
     if path.suffix in PROPERTIES_SUFFIXES:
         return _from_properties(path, parse_properties_text(text), fields)
     try:
@@ -218,7 +229,7 @@ def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[st
 
     `changes` has RocketMQ's names, and values as text; unknown names are ignored. SettingsError for an invalid value.
     """
-    fields = setting_fields(type(settings))
+    fields = readable_fields(type(settings))
     changed = {}
     for key, text in changes.items():
         if (field := fields.get(key)) is not None:
@@ -255,7 +266,7 @@ def settings_text(settings: Settings) -> str:
     TOML with our names, or properties with RocketMQ's.
     """
     if pathlib.Path(settings.source).suffix in PROPERTIES_SUFFIXES:
-        lines = {camel(name): _property_text(value) for name, value in settings.values.items()}
+        lines = {_READ_NAMES.get(name) or camel(name): _property_text(value) for name, value in settings.values.items()}
         return properties_file_text({**lines, **settings.unknown})
     return "".join(f"{name} = {_toml_text(value)}\n" for name, value in settings.values.items())
 

@@ -60,7 +60,7 @@ def test_an_unknown_group_has_no_progress(lagging: TalkingBroker) -> None:
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b'{"consumeTps":0.0,"offsetTable":{}}')
 
 
-@pytest.mark.parametrize(("topic", "count"), [("U", 4), ("NoSuch", 0), ("", 4), (" ", 4)])
+@pytest.mark.parametrize(("topic", "count"), [("U", 4), ("NoSuch", 0), ("", 4), (" ", 4), (" U ", 0)])
 def test_one_topic_can_be_asked_for(lagging: TalkingBroker, topic: str, count: int) -> None:
     assert len(stats(lagging, topic=topic).offset_table) == count
 

@@ -189,6 +189,15 @@ async def test_a_slave_counts_what_it_copies_as_put(
     assert table["putMessageSizeTotal"] == str(talk.broker.store.max_commit_log_offset)
 
 
+def test_capacities_of_thread_pools_are_those_of_the_settings(talk: TalkingBroker) -> None:
+    """AdminBrokerProcessor.prepareRuntimeInfo."""
+    keys = ("sendThreadPoolQueueCapacity", "EndTransactionThreadPoolQueueCapacity")
+    assert [info(talk)[key] for key in keys] == ["10000", "100000"]
+    change = b"sendThreadPoolQueueCapacity=7\nendTransactionPoolQueueCapacity=8"
+    talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, change)
+    assert [info(talk)[key] for key in keys] == ["7", "8"]
+
+
 def test_a_delivery_counts_as_a_send_to_its_topic_and_a_pull_of_the_delay(talk: TalkingBroker) -> None:
     """ScheduleMessageService.PutResultProcess.onSuccess."""
     talk.send("orders", DELAY="1")

@@ -148,7 +148,9 @@ def test_an_operator_may_forbid_more(open_broker: Opener) -> None:
     assert change(talk, "slaveReadEnable=true") == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize("text", ["slaveTimeout=soon", "brokerPermission=9", "longPollingEnable=perhaps"])
+@pytest.mark.parametrize(
+    "text", ["slaveTimeout=soon", "brokerPermission=9", "longPollingEnable=perhaps", "clientWorkerThreads=2147483648"]
+)
 def test_a_value_that_does_not_fit_changes_nothing(talk: TalkingBroker, text: str) -> None:
     assert change(talk, f"regionId=y\n{text}") == ResponseCode.SYSTEM_ERROR
     assert talk.broker.config.region_id == "DefaultRegion"
@@ -202,6 +204,18 @@ def test_unknown_settings_of_a_file_are_shown_and_can_be_changed(talk: TalkingBr
     assert "noSuchKey" not in shown(talk)
     assert parse_properties_text(path.read_text()) == {"teamName": "books", "brokerName": "b"}
     assert change(talk, "teamName=a\\nb") == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("key", ["enableBatchPush", "isEnableBatchPush"])
+def test_a_setting_is_read_by_both_of_rocketmqs_names(talk: TalkingBroker, tmp_path: pathlib.Path, key: str) -> None:
+    """MessageStoreConfig.setEnableBatchPush sets isEnableBatchPush."""
+    path = tmp_path / "broker.conf"
+    path.write_text(f"{key}=true\n")
+    talk.broker.settings = load_config(path)
+    assert shown(talk)["isEnableBatchPush"] == "true"
+    assert change(talk, f"{key}=false") == ResponseCode.SUCCESS
+    assert shown(talk)["isEnableBatchPush"] == "false"
+    assert parse_properties_text(path.read_text()) == {"enableBatchPush": "false"}
 
 
 def test_a_properties_file_keeps_its_format_and_unknown_settings(talk: TalkingBroker) -> None:

@@ -182,6 +182,8 @@ def _runtime(to: str) -> Iterator[Case]:
         "BROKER_PUT_NUMS",
     ):
         yield Case(f"{to} stats of {name}", to, 315, {"statsName": name, "statsKey": "NoSuchKey"})
+    for name, key in (("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@0"), ("BROKER_PUT_NUMS", "DefaultCluster")):
+        yield Case(f"{to} stats of {name} by {key}", to, 315, {"statsName": name, "statsKey": key}, show=sorted)
     for code in (43, 45, 201, 21):
         yield Case(f"{to} table {code} with odd fields", to, code, {"x": "y"}, b"junk")
 

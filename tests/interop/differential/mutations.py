@@ -7,7 +7,25 @@ import attrs
 from tests.interop.differential.case import Case
 from tests.interop.differential.wire import ROCKETMQ
 
-INT = ("", "abc", "-1", "2147483647", "2147483648", "1.0", " 1", "+1", "1_0", "0x1", "-0", "007", 1, 1.5, True)
+INT = (
+    "",
+    "abc",
+    "-1",
+    "2147483647",
+    "2147483648",
+    "1.0",
+    " 1",
+    "+1",
+    "1_0",
+    "0x1",
+    "-0",
+    "007",
+    "1e5",
+    1,
+    1.5,
+    1.0,
+    True,
+)
 LONG = ("", "abc", "-1", "9223372036854775807", "9223372036854775808", "1.0", " 1", "+1", 1)
 BOOL = ("", "TRUE", "True", "1", "yes", True, 1, False)
 TOPIC = ("", " ", "DiffUnknown", "a b", "a.b", "ü", "x" * 127, "x" * 128, "%RETRY%DiffNobody", "TBW102", 5, True)
