@@ -269,8 +269,9 @@ class Broker:
     def drop_silent_clients(self) -> None:
         """Close the connections of clients without heartbeats for 120 s.
 
-        Source: broker-requests#41. The groups in which they were silent are not notified, as in 4.9.8: their members notice at their next
-        rebalance, up to 20 s later (ConsumerManager.scanNotActiveChannel).
+        Source: broker-requests#41. The groups in which they were silent are not notified: their members notice at
+        their next rebalance, up to 20 s later. In 4.9.8 the scan, which notifies nobody, races with the event of the
+        closed connection, and mostly wins (ConsumerManager.scanNotActiveChannel).
         """
         now = self.now()
         for channel in self.consumers.drop_silent(now) + self.producers.silent(now):
