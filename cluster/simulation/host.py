@@ -33,9 +33,7 @@ T = TypeVar("T")
 
 SUPERVISOR_PID = 1
 _RUN_DIGITS = 16
-SUBNET = 1
-MORE_SUBNETS = (2, 3, 4, 5)
-NETWORK = "127.1"
+OWN_ADDRESSES = Placement(network="127.1", subnet=1, more_subnets=(2, 3, 4, 5))
 MEMORY_BYTES = 24 * 2**30
 """Physical memory of the simulated machine: RocketMQ's own assumption where it is unknown."""
 DISK_BYTES = 100 * 2**30
@@ -87,12 +85,10 @@ class SimulatedHost:
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
     ) -> Iterator[AddressAllocation]:
         self.surroundings.root = directory.path
-        yield AddressAllocation(
-            place(
-                spec,
-                record.placement if record else Placement(network=NETWORK, subnet=SUBNET, more_subnets=MORE_SUBNETS),
-            )
-        )
+        unused = Placement() if spec.single_address else OWN_ADDRESSES
+        recorded = record.placement if record is not None else unused
+        is_kept = (recorded.subnet is None) == spec.single_address
+        yield AddressAllocation(place(spec, recorded if is_kept else unused))
 
     def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- as in Host
         return self.supervisor.guest.clock

@@ -71,6 +71,7 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
             spec = await _with_settings(spec, brokers, settings, supervisor.try_settings)
         before = supervisor.spec, supervisor.placement
         added = [node for node in nodes_of(spec, grown.placement) if node.name in grown.names]
+        _check_names(added, supervisor.nodes)
         _check_ids(added, supervisor.nodes.values())
         with supervisor.directory.changed_record(spec=spec, placement=grown.placement):
             _set_nodes(supervisor, spec, grown.placement, [*supervisor.nodes.values(), *added])
@@ -203,6 +204,16 @@ def _forget(supervisor: Supervisor, spec: ClusterSpec, placement: Placement, nam
         supervisor.processes.states.pop(name, None)
         supervisor.pending_settings.pop(name, None)
         supervisor.record(name, "node_removed")
+
+
+def _check_names(added: Iterable[Node], nodes: Collection[str]) -> None:
+    """WrongStateError for the name of a workload.
+
+    Both would write into one directory and one journal.
+    """
+    for node in added:
+        if node.name in nodes:
+            raise WrongStateError(f"the new node would be named {node.name}, as a workload of this cluster is")
 
 
 def _check_ids(added: Iterable[Node], nodes: Iterable[Node]) -> None:

@@ -143,6 +143,17 @@ async def test_a_node_that_does_not_start_is_not_added(cluster: Cluster) -> None
     assert await cluster.add_slave("broker-a") == "broker-a-s2"
 
 
+@on_simulated_cluster
+async def test_a_node_gets_no_name_of_a_workload_which_runs_on(cluster: Cluster) -> None:
+    work = await cluster.run_workload("rmqlab.cluster.workload.produce", {"topic": "orders"}, name="namesrv-2")
+    with pytest.raises(
+        WrongStateError, match="the new node would be named namesrv-2, as a workload of this cluster is"
+    ):
+        await cluster.add_nameserver()
+    assert cluster.supervisor.process_state("namesrv-2").is_alive
+    await work.stop()
+
+
 async def test_a_node_whose_directory_cannot_be_made_is_not_added(cluster: Cluster, place: pathlib.Path) -> None:
     (place / "namesrv-2").touch()
     with pytest.raises(NodeFailedError, match="namesrv-2 is not started"):
