@@ -46,12 +46,6 @@ class StatsItem:
         """True if no message was counted in the samples of a whole day."""
         return len(self.day) == self.day.maxlen and self.day[0].messages == self.messages
 
-    def count(self, messages: int, size: int, *, calls: int = 1) -> None:
-        """Count messages of one call."""
-        self.calls += calls
-        self.messages += messages
-        self.size += size
-
     def sample(self, now_millis: int, *, of_hour: bool, of_day: bool) -> None:
         """Sample the counters for the minute.
 
@@ -205,7 +199,9 @@ def _count(family: Family, key: str, messages: int, size: int, *, calls: int = 1
         if len(family) >= MAX_KEYS or len(key) > MAX_KEY_SIZE:
             return
         item = family[key] = StatsItem()
-    item.count(messages, size, calls=calls)
+    item.calls += calls
+    item.messages += messages
+    item.size += size
 
 
 def _window(samples: collections.deque[Sample], *, by_size: bool) -> BrokerStatsItem:

@@ -310,7 +310,7 @@ def test_a_level_pauses_for_ten_seconds_after_a_machine_failure(
 ) -> None:
     """No message is at fault, so none is skipped; no other level waits."""
 
-    def fail(_message: NewMessage) -> PutResult:
+    def fail(_message: NewMessage, _level: int) -> PutResult:
         raise OSError(errno.EMFILE, "Too many open files")
 
     talk.send("orders", DELAY="1")

@@ -22,7 +22,7 @@ def test_a_level_that_failed_under_a_clock_ahead_is_resumed_when_it_is_right_aga
 ) -> None:
     """RocketMQ counts such pauses with another clock. The level was paused for a year."""
 
-    def fail(_message: NewMessage) -> PutResult:
+    def fail(_message: NewMessage, _level: int) -> PutResult:
         raise OSError(errno.EMFILE, "Too many open files")
 
     talk.send("orders", DELAY="1")
