@@ -146,7 +146,7 @@ class MetadataSync:
             self._has_forgotten = True  # unless its boot time shows that it was not restarted
             self._reported_boot = None
             await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._apply_boot)
-        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._apply_topics)
+        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, master, self._apply_topics)
         await self.topics.save_in_slices()
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._apply_offsets)
         await self.offsets.save_in_slices()
@@ -154,7 +154,14 @@ class MetadataSync:
         await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._apply_groups)
         await self.subscriptions.save_in_slices()
 
-    async def _copy(self, code: RequestCode, address: str, take: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _copy(self, code: RequestCode, master: str, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Copy one table.
+
+        Nothing if the master has changed since the sync began: the next sync copies all tables from the new one.
+        """
+        if self.known_master.address != master:
+            return
+        address = _vip_address(master) if code == RequestCode.GET_ALL_TOPIC_CONFIG else master
         try:
             reply = await self.client.request(address, request(code), TIMEOUT)
             if reply.code == ResponseCode.SUCCESS:

@@ -24,6 +24,10 @@ from rmqlab.runtime.net.testing import ScriptedClient
 
 MASTER = "10.0.0.1:10911"
 VIP = "10.0.0.1:10909"
+KINDS = (
+    *(RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET),
+    *(RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+)
 
 
 class Slave:
@@ -80,12 +84,20 @@ async def test_the_first_copy_is_made_after_three_seconds_and_then_every_ten(
 async def test_the_four_kinds_are_requested_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
     """store-ha#58."""
     await following.sync.sync()
-    assert [(address, command.code) for _, address, command in following.client.asked] == [
-        (VIP, RequestCode.GET_ALL_TOPIC_CONFIG),
-        (MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET),
-        (MASTER, RequestCode.GET_ALL_DELAY_OFFSET),
-        (MASTER, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
-    ]
+    asked = [(address, command.code) for _, address, command in following.client.asked]
+    assert asked == list(zip((VIP, MASTER, MASTER, MASTER), KINDS, strict=True))
+
+
+async def test_a_sync_ends_when_the_master_is_forgotten(following: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SlaveSynchronize reads the master's address again for each kind."""
+
+    async def save_in_slices() -> None:  # after the copy of topics
+        await trio.lowlevel.checkpoint()
+        following.sync.forget_master()
+
+    monkeypatch.setattr(following.sync.topics, "save_in_slices", save_in_slices)
+    await following.sync.sync()
+    assert [command.code for _, _, command in following.client.asked] == [RequestCode.GET_ALL_TOPIC_CONFIG]
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
@@ -93,18 +105,12 @@ async def test_one_that_fails_does_not_stop_the_others(
     following: Slave, failing: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """store-ha#58."""
-    codes = [
-        RequestCode.GET_ALL_TOPIC_CONFIG,
-        RequestCode.GET_ALL_CONSUMER_OFFSET,
-        RequestCode.GET_ALL_DELAY_OFFSET,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    ]
     address = VIP if failing == 0 else MASTER
-    following.client.answers[(address, codes[failing])] = None
+    following.client.answers[(address, KINDS[failing])] = None
     with caplog.at_level("INFO"):
         await following.sync.sync()
-    assert [command.code for _, _, command in following.client.asked] == codes
-    assert codes[failing].name in caplog.text
+    assert [command.code for _, _, command in following.client.asked] == list(KINDS)
+    assert KINDS[failing].name in caplog.text
 
 
 async def test_a_master_that_refuses_a_kind_is_logged_once_with_its_remark(
