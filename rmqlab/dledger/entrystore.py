@@ -15,6 +15,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import DiskCalls, run_calls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 
@@ -243,7 +244,13 @@ class EntryStore:
 
         OSError keeps all files.
         """
-        self.data.drop_first()
+        run_calls(self.deletion_of_first_file())
+
+    def deletion_of_first_file(self) -> DiskCalls[None]:
+        """Yield the calls of `drop_first_file`."""
+        return self.data.deletion_of_first(self._begin_later)
+
+    def _begin_later(self) -> None:
         self.begin_position = self.data.min_offset
         self._find_begin()
 

@@ -19,6 +19,7 @@ from rmqlab.remoting.message import (
     SYS_FLAG_AT,
 )
 from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.log.recovery import Walk, record_size, walk_records
@@ -154,9 +155,9 @@ class CommitLog:
     def note_used(self, used_percent: int) -> None:
         """Set the disk usage. Only a DLedger log uses it, to refuse appends."""
 
-    def drop_first(self) -> None:
-        """Delete the oldest file. OSError keeps it."""
-        self.files.drop_first()
+    def deletion_of_first(self) -> DiskCalls[None]:
+        """Yield the calls that delete the oldest file. OSError keeps it."""
+        return self.files.deletion_of_first()
 
     # ---- dispatch ----
 
