@@ -103,7 +103,7 @@ class Queues:
 
         This is the end of the last record in any queue, or the last record in a damaged queue, which may have lost all
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
-        offsets. OSError if the claim cannot be withdrawn.
+        offsets. StoreError if the claim cannot be withdrawn.
         """
         last, whole, starts = self.max_physical, 0, []
         for queue in self:
