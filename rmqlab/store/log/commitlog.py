@@ -97,6 +97,14 @@ class CommitLog:
         """Return the file that holds this offset, written or not."""
         return self.files.file_at(offset)
 
+    def file_from(self, offset: int) -> LogFile | None:
+        """Return the file that holds this offset, or the one behind a gap there.
+
+        Recovery walks from file to file, too (CommitLog.recoverAbnormally).
+        """
+        found = self.file_at(offset)
+        return found or next((file for file in self.all_files if file.first_offset > offset), None)
+
     def entry_header_size(self, _file: LogFile) -> int:
         """Return the size of the DLedger entry header before each record of a file."""
         return self.lead
