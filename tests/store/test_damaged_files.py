@@ -356,7 +356,10 @@ def test_a_log_that_is_cut_at_its_damage_is_logged(
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
 def test_messages_behind_a_missing_file_of_the_log_are_dispatched(open_store: Open, is_clean: bool) -> None:  # noqa: FBT001
-    """As CommitLog.recoverAbnormally does. New messages were in no queue, though acknowledged."""
+    """As CommitLog.recoverAbnormally does.
+
+    New messages were in no queue, though acknowledged.
+    """
     store = open_store()
     offsets = [store.put(new_message(b"x" * 900, keys=f"k{number}")).physical_offset for number in range(COUNT * 3)]
     root, size = store.config.store_path_root_dir, store.config.mapped_file_size_commit_log
