@@ -275,7 +275,7 @@ class LogFile:
 
     def delete(self) -> None:
         """Delete and unmap. OSError leaves the file as it was, and mapped."""
-        self.unlink()
+        self.disk.unlink(self.path)
         self.close()
 
     def discard(self) -> None:
