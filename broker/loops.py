@@ -23,7 +23,7 @@ from rmqlab.broker.waits.flushing import flush_entries_forever, flush_forever, f
 from rmqlab.broker.waits.held_pulls import SWEEP_PERIOD
 from rmqlab.runtime.net.alignedtimer import AlignedTimer
 from rmqlab.runtime.net.server import Server
-from rmqlab.runtime.net.worker import in_thread
+from rmqlab.runtime.net.worker import calls_in_thread, in_thread
 from rmqlab.runtime.node.control import ControlLink
 from rmqlab.store.files.configfile import keep_unsaved_files
 
@@ -258,7 +258,7 @@ async def _clean_forever(broker: Broker) -> NoReturn:
     await trio.sleep(CLEAN_FIRST_AFTER)
     while True:
         hour = time.localtime(broker.now_millis() // 1000).tm_hour
-        for name in broker.store.delete_expired(hour):
+        for name in await calls_in_thread(broker.store.deletion_of_expired(hour)):
             log.info("deleted %s", name)
             broker.emit("file_deleted", file=name)
         await trio.sleep(broker.store.config.clean_resource_interval / 1000)

@@ -19,6 +19,7 @@ from rmqlab.dledger.server import Server
 from rmqlab.remoting.message import BLANK_MAGIC as PLAIN_BLANK_MAGIC
 from rmqlab.remoting.message import BLANK_SIZE, MESSAGE_MAGIC
 from rmqlab.runtime.net.dispatch import Request
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.log.commitlog import CommitLog, RecordSpace
@@ -160,11 +161,8 @@ class EntryLog(CommitLog):
         """Refuse appends of any role while the disk is too full (dledger#59)."""
         self.entries.is_full = used_percent > self.full_percent
 
-    def drop_first(self) -> None:
-        if self.is_mixed:
-            self.plain.drop_first()
-        else:
-            self.entries.drop_first_file()
+    def deletion_of_first(self) -> DiskCalls[None]:
+        return self.plain.deletion_of_first() if self.is_mixed else self.entries.deletion_of_first_file()
 
     def group_facts(self) -> dict[str, object]:
         """Return the member's state for the snapshot of its broker."""

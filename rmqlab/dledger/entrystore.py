@@ -17,6 +17,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
 from rmqlab.store.files.disk import Disk, StoreCorrupt
+from rmqlab.store.files.diskcalls import DiskCalls, run_calls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 
@@ -301,12 +302,21 @@ class EntryStore:
 
         OSError keeps all files, also if the next one does not begin with a later entry of the log.
         """
+        run_calls(self.deletion_of_first_file())
+
+    def deletion_of_first_file(self) -> DiskCalls[None]:
+        """Yield the calls of `drop_first_file`. OSError as there."""
         following = self.data.files[1]
         number = EntryHeader.decode(following.view).number
         if not self.begin_index < number <= self.end_index:
             raise OSError(errno.EIO, f"begins with entry {number}, expected a later one", str(following.path))
-        self.data.drop_first()
-        self._begin_at(number, self.data.min_offset)
+        yield from self.data.deletion_of_first(lambda: self._begin_later(number))
+
+    def _begin_later(self, number: int) -> None:
+        if number <= self.end_index:
+            self._begin_at(number, self.data.min_offset)
+        else:  # the leader cut it meanwhile
+            self.begin_index = self.end_index = self.end_term = -1
 
     def _find_begin(self) -> None:
         """Read which entry is the first one. StoreCorrupt if the log has no such entry."""

@@ -4,14 +4,14 @@ Sources: sections 3.7 and 3.9.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 import attrs
 
 from rmqlab.store import retention as cleaning
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.keyindex.index import Index
 from rmqlab.store.log.commitlog import CommitLog
@@ -69,10 +69,10 @@ class Cleaner:
         """Let the next rounds delete expired files at any hour (request of an operator)."""
         self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
 
-    def delete_expired(self, hour: int) -> list[str]:
+    def deletion_of_expired(self, hour: int) -> DiskCalls[list[str]]:
         """Delete expired files once; `hour` is the local hour.
 
-        Return the names of the commit log files deleted.
+        Return the names of the commit log files deleted. The store may be used between two calls.
 
         Never raises OSError: if the disk refuses to delete a file, the next round tries again, as in RocketMQ.
         """
@@ -89,15 +89,20 @@ class Cleaner:
         )
         count = min(count, self.log.droppable)
         self._rounds_by_hand = max(0, self._rounds_by_hand - 1)
-        deleted = [file.path.name for file in files[:count]]
-        refusals = self._try_each([self.log.drop_first] * count)
-        deleted = deleted[: count - len(refusals)]
+        deleted, refusals, missed = list[str](), list[OSError](), list[OSError]()
+        for _ in range(count):
+            if not self.log.droppable:  # a slave was reset meanwhile
+                break
+            name = self.log.all_files[0].path.name
+            if (yield from _attempt(self.log.deletion_of_first(), refusals)):
+                deleted.append(name)
         log_min = self.log.min_offset
         if log_min > self._cleaned_below:
-            pointing_there: list[Callable[[int], object]] = [queue.delete_expired for queue in self.queues]
+            pointing_there = [queue.deletion_of_expired(log_min) for queue in self.queues]
             if self.index is not None:
-                pointing_there.append(self.index.delete_expired)
-            missed = self._try_each([partial(delete, log_min) for delete in pointing_there])
+                pointing_there.append(self.index.deletion_of_expired(log_min))
+            for deletion in pointing_there:
+                yield from _attempt(deletion, missed)
             self._cleaned_below = self._cleaned_below if missed else log_min
             refusals += missed
         if refusals and not self._is_refused:  # once, not each 10 s
@@ -123,12 +128,15 @@ class Cleaner:
         stored_at = self.log.stored_at(file.first_offset + self.log.entry_header_size(file))
         return stored_at if stored_at >= 0 else now
 
-    def _try_each(self, deletions: Sequence[Callable[[], object]]) -> list[OSError]:
-        """Run all deletions; return the errors of those that failed."""
-        refusals = []
-        for delete in deletions:
-            try:
-                delete()
-            except OSError as exc:
-                refusals.append(exc)
-        return refusals
+
+def _attempt(deletion: DiskCalls[object], refusals: list[OSError]) -> DiskCalls[bool]:
+    """Yield the calls of a deletion; True if the disk made all of them.
+
+    Add its error to `refusals`.
+    """
+    try:
+        yield from deletion
+    except OSError as exc:
+        refusals.append(exc)
+        return False
+    return True

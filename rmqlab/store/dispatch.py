@@ -102,8 +102,7 @@ class Dispatcher:
     def follow(self) -> None:
         """Dispatch all readable records; skip the index if it is far behind.
 
-        OSError: no room. If the index is far behind (after a crash that lost an index file), `step` completes it
-        later, in small parts.
+        OSError: no room. If it is far behind (a crash lost an index file), `step` completes it later, in small parts.
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
@@ -180,9 +179,10 @@ class Dispatcher:
         start = self.offset = max(self.offset, self.log.min_offset)
         limit, entered = min(self.log.max_offset, start + max_bytes), self.entered
         while self.offset < limit:
-            file = self.log.file_at(self.offset)
+            file = self.log.file_from(self.offset)
             if file is None:
                 break
+            self.offset = max(self.offset, file.first_offset)
             keys = KeyCollector() if may_index and self.index and self.indexed == self.offset else None
             try:
                 reached = self._collect(file, min(limit, self.offset + _CHUNK), keys)
@@ -220,10 +220,11 @@ class Dispatcher:
         behind = self.offset - start
         limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
         while self.indexed < limit:
-            file = self.log.file_at(self.indexed)
+            file = self.log.file_from(self.indexed)
             if self.index is None or file is None:  # nothing to do, at a start with the index off
                 self.indexed = self.offset
                 break
+            self.indexed = max(self.indexed, file.first_offset)
             keys, lead = KeyCollector(), self.log.entry_header_size(file)
             reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), keys, lead)
             if entries := keys.entries():

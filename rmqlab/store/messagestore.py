@@ -20,6 +20,7 @@ from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import DiskCalls, run_calls
 from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.keyindex.index import Index
@@ -341,8 +342,7 @@ class MessageStore:
         """Append a piece of the master's log, without dispatch.
 
         Creates files as RocketMQ does (section 4.5), also for an empty piece. False if it does not fit into the file:
-        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError: no room. StoreCorrupt: the piece
-        would begin a file with a record of another one.
+        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError and StoreCorrupt as `append_stream`.
         """
         return self.log.append_stream(offset, data)
 
@@ -388,8 +388,12 @@ class MessageStore:
             self.cleaner.check_disk()
 
     def delete_expired(self, hour: int) -> list[str]:
+        """Make the calls of `deletion_of_expired` at once."""
+        return run_calls(self.deletion_of_expired(hour))
+
+    def deletion_of_expired(self, hour: int) -> DiskCalls[list[str]]:
         """Clean, every 10 s, at a local `hour`; return deleted commit log files."""
-        return [] if self._closed else self.cleaner.delete_expired(hour)
+        return [] if self._closed else (yield from self.cleaner.deletion_of_expired(hour))
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic's queues; its messages stay in the log until they expire."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.disk import Disk, StoreError
 from rmqlab.store.files.lock import forget_locks
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.queue.consumequeue import ENTRY
@@ -188,3 +188,28 @@ def test_a_light_queue_keeps_its_last_entry_after_a_kill(quick_path: Path) -> No
     store = MessageStore.open(config, now_millis=ManualClock(step=1000))
     assert store.max_queue_offset("%LMQ%a", 0) == in_two_pages
     store.close()
+
+
+@attrs.define
+class UnwritableDisk(Disk):
+    """Has no room for a new checkpoint."""
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "checkpoint":
+            raise OSError(errno.ENOSPC, "no room")
+        super().truncate(descriptor, size)
+
+
+def test_a_start_that_cannot_withdraw_the_claim_names_the_checkpoint(tmp_path: Path) -> None:
+    """A later start would not look for the entries that this one has to make again."""
+    store = opened(tmp_path)
+    put(store, COUNT)
+    whole = entered(store)
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue" / "orders")
+    (tmp_path / "checkpoint").unlink()
+    with pytest.raises(StoreError, match=r"checkpoint and abort cannot be written: no room\. .*: free some space"):
+        opened(tmp_path, UnwritableDisk())
+    again = opened(tmp_path)
+    assert entered(again) == whole
+    again.close()

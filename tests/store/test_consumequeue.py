@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.queue.consumequeue import ENTRY, ConsumeQueue
 from rmqlab.store.queue.queueend import valid_count
@@ -136,9 +137,9 @@ def test_a_shorter_log_cuts_the_queue_for_good(queue: ConsumeQueue, tmp_path: Pa
 def test_only_files_wholly_below_the_logs_minimum_are_dropped(queue: ConsumeQueue) -> None:
     """Section 3.7."""
     fill(queue, 120)
-    assert queue.delete_expired(4900) == 0
+    assert run_calls(queue.deletion_of_expired(4900)) == 0
     assert queue.min_offset == 49
-    assert queue.delete_expired(4901) == 1
+    assert run_calls(queue.deletion_of_expired(4901)) == 1
     assert queue.min_offset == 50
-    assert queue.delete_expired(99_999) == 1
+    assert run_calls(queue.deletion_of_expired(99_999)) == 1
     assert (queue.min_offset, queue.max_offset, len(queue.files.files)) == (50, 120, 1)

@@ -352,3 +352,29 @@ def test_a_log_that_is_cut_at_its_damage_is_logged(
     shutil.rmtree(root / "commitlog")
     opened_and_read(root)
     assert f"{root / 'commitlog'} has no files: the consume queues are deleted" in caplog.text
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+def test_messages_behind_a_missing_file_of_the_log_are_dispatched(open_store: Open, is_clean: bool) -> None:  # noqa: FBT001
+    """As CommitLog.recoverAbnormally does.
+
+    New messages were in no queue, though acknowledged.
+    """
+    store = open_store()
+    offsets = [store.put(new_message(b"x" * 900, keys=f"k{number}")).physical_offset for number in range(COUNT * 3)]
+    root, size = store.config.store_path_root_dir, store.config.mapped_file_size_commit_log
+    store.close()
+    if not is_clean:
+        (root / "abort").touch()
+    (root / "commitlog" / f"{size:020d}").unlink()
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    again = open_store()
+    last = again.put(new_message(b"new", keys="new"))
+    left = [number for number, offset in enumerate(offsets) if offset // size != 1]
+    assert again.dispatch_behind_bytes == 0
+    assert again.max_queue_offset("orders", 0) == last.queue_offset + 1 == len(left) + 1
+    assert again.get_message("orders", 0, last.queue_offset, 1).count == 1
+    found = [number for number in range(len(offsets)) if again.query("orders", f"k{number}", 9, 0, 2**62).buffers]
+    assert found == left
+    assert again.query("orders", "new", 9, 0, 2**62).buffers

@@ -134,9 +134,9 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
     Tools that only look at stores, or play a power loss, are no part of a broker.
     """
     calls = re.compile(
-        r"\bos\.(open|ftruncate|pwrite|pread|fsync|fdatasync|posix_fallocate|unlink|rename|replace|link|mkdir|rmdir)\("
-        r"|mmap\.mmap\((?!-1)|(?<!disk)\.(open|read_bytes|write_bytes|write_text|unlink|mkdir|rmdir|touch|hardlink_to|iterdir"
-        r"|exists|is_dir|is_file|stat|glob)\("
+        r"\bos\.(open|ftruncate|pwrite|preadv?|fsync|fdatasync|posix_fallocate|unlink|rename|replace|link|mkdir|rmdir)\("
+        r"|mmap\.mmap\((?!-1)|(?<!disk)\.(open|read_bytes|write_bytes|write_text|unlink|mkdir|rmdir|touch|hardlink_to"
+        r"|iterdir|exists|is_dir|is_file|stat|glob)\("
     )
     ours = re.compile(r"(LogFile|IndexFile|FileImage|FlushedMarks|MessageStore|queues|self|cls)\.open\(")
     readers = {"disk.py", "logheads.py", "loglayout.py", "readableend.py"}

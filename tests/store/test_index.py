@@ -11,6 +11,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.lock import AbortFile
 from rmqlab.store.keyindex.index import Index
 from rmqlab.store.keyindex.indexfile import IndexFile
@@ -220,7 +221,7 @@ def test_files_that_were_named_by_a_clock_that_jumped_back_keep_their_order(tmp_
     assert again.load(no_claim(tmp_path), crashed=False) == 40
     assert [file.file.path for file in again.files] == before
     assert again.end_physical == 40
-    assert again.delete_expired(25) == 1
+    assert run_calls(again.deletion_of_expired(25)) == 1
     again.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from rmqlab.store.files.disk import Disk, StoreCorrupt, StoreLocked
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
+from rmqlab.store.truncate import reset_store
 
 Open = Callable[..., MessageStore]
 
@@ -165,6 +166,19 @@ def test_the_files_of_a_deleted_topic_are_moved_in_one_call(open_store: Open) ->
     assert len(store.queues.open_files) == 4
     assert not deleted.close_some()
     assert len(store.queues.open_files) == 0
+
+
+def test_the_queues_of_a_store_that_is_emptied_are_moved(open_store: Open) -> None:
+    """Deleting 1,000 queues stopped a slave that was reset for 7 s."""
+    store = open_store()
+    for topic in ("one", "two"):
+        for queue_id in range(3):
+            store.put(new_message(topic=topic, queue_id=queue_id))
+    reset_store(store)
+    assert list(store.topics_queues()) == []
+    assert store.disk.names_in(store.queues.directory) == []
+    assert [len(store.disk.names_in(path)) for path in store.queues.deleted.topics()] == [3, 3]
+    assert store.put(new_message(topic="two")).queue_offset == 0
 
 
 def test_views_that_outlive_their_file_stay_readable(open_store: Open) -> None:

@@ -14,11 +14,13 @@ from rmqlab.faults.disk.full import Quota
 from rmqlab.faults.disk.used import ClaimedUsage
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.retention import expired_count
 from rmqlab.store.testing import ManualClock, new_message
+from rmqlab.store.truncate import reset_store
 
 Open = Callable[..., MessageStore]
 
@@ -263,3 +265,22 @@ def test_a_failed_deletion_is_retried_and_logged_once(
     assert min(int(path.name) for path in (root / "consumequeue" / "orders" / "0").iterdir()) > 0
     assert len(list((root / "index").iterdir())) < 5
     assert store.put(new_message()).is_stored
+
+
+def test_a_log_may_be_emptied_between_two_calls_of_a_deletion(open_store: Open, clock: ManualClock) -> None:
+    """A thread makes the calls, and a slave may be reset meanwhile."""
+    for stop in range(12):
+        store = open_store(f"store{stop}", max_index_num=50)
+        for number in range(400):
+            store.put(new_message(b"x" * 400, queue_id=number % 2, keys=f"k{number}"))
+        clock.now += 100 * HOUR
+        deletion = store.deletion_of_expired(4)
+        for _ in range(stop):
+            next(deletion)()
+        reset_store(store)
+        run_calls(deletion)
+        assert store.max_commit_log_offset == 0
+        assert list(store.topics_queues()) == []
+        assert store.put(new_message(keys="new")).queue_offset == 0
+        assert store.query("orders", "new", 9, 0, 2**62).buffers
+        store.close()

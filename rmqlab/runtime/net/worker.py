@@ -6,7 +6,7 @@ calls that follow one another must be given one by one: `each_in_thread`.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import attrs
@@ -100,6 +100,25 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
         return
     for fn in fns:
         await inline.run(fn)
+
+
+async def calls_in_thread(calls: Generator[Callable[[], object], None, R]) -> R:
+    """Make the calls that a generator yields in a worker thread; return its result.
+
+    An OSError of a call is thrown into the generator, which runs in the calling task.
+    """
+    try:
+        call = next(calls)
+        while True:
+            try:
+                await in_thread(call)
+            except OSError as exc:
+                call = calls.throw(exc)
+            else:
+                call = next(calls)
+    except StopIteration as end:
+        result: R = end.value
+        return result
 
 
 def _call_each(fns: Sequence[Callable[[], object]]) -> None:

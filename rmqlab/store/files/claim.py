@@ -4,9 +4,13 @@ A start drops damaged entries, and makes them again from the log. Until these ar
 not leave files that say that the queues are complete: the next start would not look for the missing entries.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 import attrs
 
 from rmqlab.store.files.checkpoint import Checkpoint
+from rmqlab.store.files.disk import StoreError
 from rmqlab.store.files.lock import AbortFile
 
 
@@ -36,7 +40,9 @@ class CompletenessClaim:
         return self.read.logics_msg_timestamp == 0
 
     def withdraw(self, *, indexed_until: int | None = None) -> None:
-        """Withdraw the claim, on disk. Call it before the first entry is dropped. OSError.
+        """Withdraw the claim, on disk. Call it before the first entry is dropped.
+
+        StoreError if the disk refuses: nothing may be dropped then.
 
         `indexed_until`: store time in ms up to which index files are complete, if the index lost some.
         """
@@ -46,17 +52,29 @@ class CompletenessClaim:
         elif self.is_withdrawn:
             return
         checkpoint.logics_msg_timestamp = 0
-        checkpoint.write()  # first: a start after a clean stop finds more kinds of damage
-        self.abort.create()
-        self.abort.disk.sync_directory(self.abort.path.parent)
+        with self._named_refusal():
+            checkpoint.write()  # first: a start after a clean stop finds more kinds of damage
+            self.abort.create()
+            self.abort.disk.sync_directory(self.abort.path.parent)
         self.is_withdrawn = True
 
     def lower(self, stored_at: int) -> None:
-        """Claim no more than the log has, on disk. OSError.
+        """Claim no more than the log has, on disk. StoreError as `withdraw`.
 
         `stored_at` is the store time of its last message, in ms.
         """
         before = attrs.evolve(self.checkpoint)
         self.checkpoint.lower(stored_at)
         if self.checkpoint != before:
-            self.checkpoint.write()
+            with self._named_refusal():
+                self.checkpoint.write()
+
+    @contextlib.contextmanager
+    def _named_refusal(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise StoreError(
+                f"{self.checkpoint.path} and abort cannot be written: {exc.strerror or exc}. The log, queues or the index"
+                " have damage that this start must repair, and the next start must know that: free some space"
+            ) from exc

@@ -3,12 +3,14 @@
 import contextlib
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import DiskCalls, run_calls
 from rmqlab.store.files.logfile import LogFile, offset_name, wrong_length
 from rmqlab.store.files.openfiles import OpenFiles, QueueFile
 
@@ -134,8 +136,22 @@ class FileQueue:
 
     def drop_first(self) -> None:
         """Delete the oldest file. After an OSError no file has changed."""
-        self.files[0].delete()
-        del self.files[0]
+        run_calls(self.deletion_of_first())
+
+    def deletion_of_first(self, on_dropped: Callable[[], object] = lambda: None) -> DiskCalls[None]:
+        """Yield the calls that delete the oldest file.
+
+        After an OSError no file has changed. `on_dropped` is called when the file is no part of the queue any more.
+        """
+        file = self.files[0]
+        yield file.unlink
+        if self.files and self.files[0] is file:
+            del self.files[0]
+            on_dropped()
+        if self.pool is None:
+            yield file.close
+        else:  # small, and the pool is of the calling thread
+            file.close()
 
     def close(self) -> None:
         for file in self.files:

@@ -269,6 +269,10 @@ class LogFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def unlink(self) -> None:
+        """Delete the file, which stays mapped. OSError."""
+        self.disk.unlink(self.path)
+
     def delete(self) -> None:
         """Delete and unmap. OSError leaves the file as it was, and mapped."""
         self.disk.unlink(self.path)

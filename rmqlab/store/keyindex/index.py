@@ -13,6 +13,7 @@ import attrs
 from rmqlab.runtime.text.localtime import local_time
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.keyindex.indexkeys import IndexEntry
 
@@ -146,15 +147,18 @@ class Index:
             file.file.discard()
         self.files, self.full = [], []
 
-    def delete_expired(self, log_min: int) -> int:
+    def deletion_of_expired(self, log_min: int) -> DiskCalls[int]:
         """Drop files that point only below the log's minimum, never the last.
 
         Return how many. OSError leaves the rest.
         """
         dropped = 0
         while len(self.files) > 1 and self.files[0].end_physical < log_min:
-            self.files[0].file.delete()
-            del self.files[0]
+            file = self.files[0]
+            yield file.file.unlink
+            if file in self.files:
+                self.files.remove(file)
+            yield file.file.close
             dropped += 1
         return dropped
 

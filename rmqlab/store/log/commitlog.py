@@ -19,6 +19,7 @@ from rmqlab.remoting.message import (
     SYS_FLAG_AT,
 )
 from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.log.recovery import Walk, record_size, walk_records
@@ -96,6 +97,14 @@ class CommitLog:
         """Return the file that holds this offset, written or not."""
         return self.files.file_at(offset)
 
+    def file_from(self, offset: int) -> LogFile | None:
+        """Return the file that holds this offset, or the one behind a gap there.
+
+        Recovery walks from file to file, too (CommitLog.recoverAbnormally).
+        """
+        found = self.file_at(offset)
+        return found or next((file for file in self.all_files if file.first_offset > offset), None)
+
     def entry_header_size(self, _file: LogFile) -> int:
         """Return the size of the DLedger entry header before each record of a file."""
         return self.lead
@@ -154,9 +163,9 @@ class CommitLog:
     def note_used(self, used_percent: int) -> None:
         """Set the disk usage. Only a DLedger log uses it, to refuse appends."""
 
-    def drop_first(self) -> None:
-        """Delete the oldest file. OSError keeps it."""
-        self.files.drop_first()
+    def deletion_of_first(self) -> DiskCalls[None]:
+        """Yield the calls that delete the oldest file. OSError keeps it."""
+        return self.files.deletion_of_first()
 
     # ---- dispatch ----
 

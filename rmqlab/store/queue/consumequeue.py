@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.files.sparse import zero_from
@@ -356,7 +357,7 @@ class ConsumeQueue:
             self.min_position = file.first_offset + at * QUEUE_ENTRY_SIZE
             self._first_physical = offset_of(at)
 
-    def delete_expired(self, log_min: int) -> int:
+    def deletion_of_expired(self, log_min: int) -> DiskCalls[int]:
         """Delete files whose last entry is below the log's minimum, never the last file.
 
         Return their number.
@@ -366,7 +367,7 @@ class ConsumeQueue:
             file = self.files.files[0]
             if ENTRY.unpack_from(file.map, file.size - QUEUE_ENTRY_SIZE)[0] >= log_min:
                 break
-            self.files.drop_first()
+            yield from self.files.deletion_of_first()
             dropped += 1
         self.correct_min_offset(log_min)
         return dropped

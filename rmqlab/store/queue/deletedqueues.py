@@ -35,6 +35,8 @@ class DeletedQueues:
     disk: Disk
     _open: collections.deque[LogFile] = attrs.field(factory=collections.deque, init=False)
     """Files that may be mapped."""
+    _last: int = attrs.field(default=0, init=False)
+    """The number of the last directory; 0 if unknown."""
     _kept: set[Path] = attrs.field(factory=set, init=False)
     """Directories that the disk refused to delete; the next start tries again."""
 
@@ -44,8 +46,10 @@ class DeletedQueues:
         After an OSError nothing has changed.
         """
         self.disk.make_directory(self.directory)
-        number = max((int(name) for name in self.disk.names_in(self.directory) if name.isdecimal()), default=0) + 1
-        self.disk.rename(topic_directory, self.directory / str(number))
+        if not self._last:  # all topics at once may be many: a directory is listed once
+            self._last = max((int(name) for name in self.disk.names_in(self.directory) if name.isdecimal()), default=0)
+        self.disk.rename(topic_directory, self.directory / str(self._last + 1))
+        self._last += 1
         for queue in queues:
             self._open.extend(queue.files.files)
             queue.files.files = []

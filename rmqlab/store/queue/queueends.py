@@ -97,7 +97,7 @@ class MissingEntries:
         """Mark the queues as damaged, unless RocketMQ has continued the log since.
 
         Files of another queue are deleted, if the log still has the last record of this one, so that new messages get
-        the queue offsets after it. OSError if the claim cannot be withdrawn.
+        the queue offsets after it. StoreError if the claim cannot be withdrawn.
         """
         for (topic, queue_id), record in self.queues.items() if log_end <= self.log_end else ():
             claim.withdraw()

@@ -4,7 +4,7 @@ import contextlib
 import heapq
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ import attrs
 from rmqlab.remoting.names import topic_fault
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
 from rmqlab.store.log.commitlog import CommitLog
@@ -102,7 +103,7 @@ class Queues:
 
         This is the end of the last record in any queue, or the last record in a damaged queue, which may have lost all
         entries. One whose next record may have expired gets no entries of the log as it is: they would get wrong
-        offsets. OSError if the claim cannot be withdrawn.
+        offsets. StoreError if the claim cannot be withdrawn.
         """
         last, whole, starts = self.max_physical, 0, []
         for queue in self:
@@ -193,31 +194,33 @@ class Queues:
 
         Their files are deleted later, if the disk can move them; see `DeletedQueues`.
         """
-        keys = [key for key in self.table if key[0] == topic]
-        try:
-            if keys:
-                self.deleted.take(self.directory / topic, [self.table[key] for key in keys])
-        except OSError:  # no queue has files yet, or the disk refuses
-            pass
-        else:
-            for key in keys:
-                self.stuck.pop(self.table.pop(key), None)
-        self._delete({topic})
+        self._delete(topic, [queue for queue in self if queue.topic == topic])
 
     def delete_all(self) -> None:
-        self._delete(dict.fromkeys(topic for topic, _ in self.table))
+        """As `delete`, for all topics."""
+        by_topic: dict[str, list[ConsumeQueue]] = {}
+        for queue in self:
+            by_topic.setdefault(queue.topic, []).append(queue)
+        for topic, queues in by_topic.items():
+            self._delete(topic, queues)
 
-    def _delete(self, topics: Collection[str]) -> None:
-        for key in [key for key in self.table if key[0] in topics]:
-            queue = self.table.pop(key)
-            self.stuck.pop(queue, None)
-            queue.files.destroy()
-        for topic in topics:
-            with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
-                self.disk.remove_directory(self.directory / topic)
+    def _delete(self, topic: str, queues: Sequence[ConsumeQueue]) -> None:
+        """Drop the queues of a topic, which are all that it has."""
+        directory = self.directory / topic
+        is_moved = False
+        with contextlib.suppress(OSError):  # no queue has files yet, or the disk refuses
+            if queues:
+                self.deleted.take(directory, queues)
+                is_moved = True
+        for queue in queues:
+            self.stuck.pop(self.table.pop((topic, queue.queue_id)), None)
+            if not is_moved:
+                queue.files.destroy()
+        with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+            self.disk.remove_directory(directory)
 
     def delete_expired(self, log_min: int) -> int:
-        return sum(queue.delete_expired(log_min) for queue in self)
+        return sum(run_calls(queue.deletion_of_expired(log_min)) for queue in self)
 
     def close(self) -> None:
         self.deleted.close()
