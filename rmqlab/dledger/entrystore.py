@@ -193,7 +193,10 @@ class EntryStore:
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
 
     def _cut_behind(self, number: int, end: int) -> None:
-        """Make an entry, which ends at a position, the last one. OSError if the cut is not durable."""
+        """Make an entry, which ends at a position, the last one.
+
+        OSError if the cut is not durable.
+        """
         self._note_cut(end)
         written = self.data.max_offset
         self.data.trim(end)
@@ -253,9 +256,9 @@ class EntryStore:
             return False
 
     def _begin_entry(self, size: int, wanted: int = -1) -> int:
-        """Return the position of the next entry, in a new file if needed (dledger#3), or if wanted there.
+        """Return the position of the next entry, in a new file if needed (dledger#3).
 
-        No leader leaves more free than the largest entry needs.
+        Also in a new file if `wanted` is there. No leader leaves more free than the largest entry needs.
         """
         if size + MIN_BLANK > self.data.file_size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"{size} bytes do not fit into a file of {self.data.file_size}")
@@ -374,5 +377,12 @@ class EntryStore:
         keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
 
     def _load_checkpoint(self) -> None:
+        """Read the committed index.
+
+        One behind the end is lowered on disk, too: other entries may follow.         OSError, StoreCorrupt.
+        """
         path = self.directory / CHECKPOINT
-        self.commit(keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1))
+        number = keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1)
+        self.commit(number)
+        if number > self.committed_index:
+            self.save_checkpoint()
