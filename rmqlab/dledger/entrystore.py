@@ -379,7 +379,7 @@ class EntryStore:
     def _load_checkpoint(self) -> None:
         """Read the committed index.
 
-        One behind the end is lowered on disk, too: other entries may follow.         OSError, StoreCorrupt.
+        One behind the end is lowered on disk, too: other entries may follow. OSError, StoreCorrupt.
         """
         path = self.directory / CHECKPOINT
         number = keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1)
