@@ -147,10 +147,7 @@ class EntryStore:
         if entry.term < self.end_term:
             raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"an entry of term {entry.term} after {self.end_term}")
         with self._undone_after_error():
-            position = self._begin_entry(entry.size, entry.pos)
-            if entry.pos != position:
-                raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
-            self._write(entry)
+            self._write_next(entry)
 
     def truncate(self, entry: Entry) -> bool:
         """Make a leader's entry the last one (section 7.2). True if the log had it.
@@ -214,9 +211,9 @@ class EntryStore:
         if self.begin_index == -1:
             cut(self.data, entry.pos)
             cut(self.index, entry.index * UNIT.size)
+            self._write(entry)
         else:
-            self._begin_entry(entry.size, entry.pos)
-        self._write(entry)
+            self._write_next(entry)
 
     def _check_room(self) -> None:
         if self.is_full:
@@ -285,6 +282,12 @@ class EntryStore:
             self.index.trim(units)
             self._zero_until(written)
             raise
+
+    def _write_next(self, entry: Entry) -> None:
+        position = self._begin_entry(entry.size, entry.pos)
+        if entry.pos != position:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
+        self._write(entry)
 
     def _write(self, entry: Entry) -> None:
         self._append_to(self.data, entry.encode())
