@@ -15,6 +15,7 @@ import trio
 from rmqlab.broker.acl.control import POLL_PERIOD, AccessControl
 from rmqlab.broker.deferred.transactions import TransactionCheck
 from rmqlab.broker.deleted_queues import delete_queues_forever
+from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.state import Broker
@@ -23,13 +24,13 @@ from rmqlab.broker.waits.flushing import flush_entries_forever, flush_forever, f
 from rmqlab.broker.waits.held_pulls import SWEEP_PERIOD
 from rmqlab.runtime.net.alignedtimer import AlignedTimer
 from rmqlab.runtime.net.server import Server
-from rmqlab.runtime.net.worker import calls_in_thread, in_thread
+from rmqlab.runtime.net.worker import calls_in_thread
 from rmqlab.runtime.node.control import ControlLink
 from rmqlab.store.files.configfile import keep_unsaved_files
 
 if TYPE_CHECKING:  # few brokers are members of a DLedger group
-    from rmqlab.broker.dledger.entrylog import EntryLog
     from rmqlab.broker.dledger.membership import GroupMember
+    from rmqlab.dledger.entrystore import EntryStore
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ async def run_broker(
         keep("group member", group.node.work_forever)
         keep("roles", group.follow_roles, broker)
         keep("log flush", flush_entries_forever, broker)
-        keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
+        keep("log checkpoint", save_entries_checkpoint_forever, group.node.log.entries)
     keep("queue flush", flush_queues_forever, broker)
     keep("held pulls", sweep_held_pulls_forever, broker, timer)
     keep("waiting sends", _expire_waits_forever, broker)
@@ -145,11 +146,20 @@ async def sweep_held_pulls_forever(broker: Broker, timer: AlignedTimer) -> NoRet
         broker.hold.sweep(broker.store.max_queue_offset)
 
 
-async def _save_entries_checkpoint_forever(log: "EntryLog") -> NoReturn:
-    """Write the committed index every 3 s (dledger#51)."""
+async def save_entries_checkpoint_forever(entries: "EntryStore") -> NoReturn:
+    """Write the committed index every 3 s (dledger#51).
+
+    Not in a thread: a truncation writes the file, too, and a lower index must not be replaced by an older one.
+    """
+    failures = FailureLog(log)
     while True:
         await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
-        await in_thread(log.entries.save_checkpoint)
+        try:
+            entries.save_checkpoint()
+        except OSError as exc:
+            failures.add("checkpoint", f"cannot write {entries.directory}/checkpoint: {exc.strerror or exc}; retrying")
+        else:
+            failures.recovered("checkpoint")
 
 
 async def _sample_stats_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:

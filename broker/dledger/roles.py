@@ -70,7 +70,10 @@ async def follow_roles(broker: Broker, log: EntryLog, changes: RoleChanges) -> N
 
 
 async def _make(broker: Broker, log: EntryLog, change: RoleChange, *, is_new: bool) -> bool:
-    """Give the broker the role of its member. False if the member stops leading before it is ready."""
+    """Give the broker the role of its member.
+
+    False if the member stops leading before it is ready.
+    """
     if change.role is not Role.LEADER:
         become_slave(broker, change)
         return True

@@ -148,10 +148,7 @@ class EntryStore:
         if entry.term < self.end_term:
             raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"an entry of term {entry.term} after {self.end_term}")
         with self._undone_after_error():
-            position = self._begin_entry(entry.size, entry.pos)
-            if entry.pos != position:
-                raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
-            self._write(entry)
+            self._write_next(entry)
 
     def truncate(self, entry: Entry) -> bool:
         """Make a leader's entry the last one (section 7.2). True if the log had it.
@@ -194,7 +191,10 @@ class EntryStore:
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
 
     def _cut_behind(self, number: int, end: int) -> None:
-        """Make an entry, which ends at a position, the last one. OSError if the cut is not durable."""
+        """Make an entry, which ends at a position, the last one.
+
+        OSError if the cut is not durable.
+        """
         self._note_cut(end)
         written = self.data.max_offset
         self.data.trim(end)
@@ -212,9 +212,9 @@ class EntryStore:
         if self.begin_index == -1:
             cut(self.data, entry.pos)
             cut(self.index, entry.index * UNIT.size)
+            self._write(entry)
         else:
-            self._begin_entry(entry.size, entry.pos)
-        self._write(entry)
+            self._write_next(entry)
 
     def _check_room(self) -> None:
         if self.is_full:
@@ -254,9 +254,9 @@ class EntryStore:
             return False
 
     def _begin_entry(self, size: int, wanted: int = -1) -> int:
-        """Return the position of the next entry, in a new file if needed (dledger#3), or if wanted there.
+        """Return the position of the next entry, in a new file if needed (dledger#3).
 
-        No leader leaves more free than the largest entry needs.
+        Also in a new file if `wanted` is there. No leader leaves more free than the largest entry needs.
         """
         if size + MIN_BLANK > self.data.file_size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"{size} bytes do not fit into a file of {self.data.file_size}")
@@ -283,6 +283,12 @@ class EntryStore:
             self.index.trim(units)
             self._zero_until(written)
             raise
+
+    def _write_next(self, entry: Entry) -> None:
+        position = self._begin_entry(entry.size, entry.pos)
+        if entry.pos != position:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
+        self._write(entry)
 
     def _write(self, entry: Entry) -> None:
         self._append_to(self.data, entry.encode())
@@ -384,5 +390,12 @@ class EntryStore:
         keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
 
     def _load_checkpoint(self) -> None:
+        """Read the committed index.
+
+        One behind the end is lowered on disk, too: other entries may follow. OSError, StoreCorrupt.
+        """
         path = self.directory / CHECKPOINT
-        self.commit(keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1))
+        number = keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1)
+        self.commit(number)
+        if number > self.committed_index:
+            self.save_checkpoint()

@@ -103,7 +103,10 @@ def _body_of(data: FileQueue, index: FileQueue, number: int) -> memoryview:
 
 
 def _end_with(data: FileQueue, index: FileQueue, number: int) -> LogEnd:
-    """Return the end of the log whose last entry has an index; an empty log if there is none."""
+    """Return the end of a log whose last entry has an index.
+
+    That of an empty log without such an entry.
+    """
     unit = unit_at(index, number)
     if unit is None or unit.number != number or data.file_at(unit.pos) is None:
         return LogEnd(-1, -1, data.min_offset)

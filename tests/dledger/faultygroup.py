@@ -1,6 +1,6 @@
-"""Whole members on a simulated network, with faults of network, processes and disks. Time is ms.
+"""Whole members on a simulated network, with faults of all kinds.
 
-Bytes between two members arrive in order, as on a TCP connection. A held link delivers them when it is released; a
+Time is ms. Bytes between two members arrive in order, as on a TCP connection. A held link delivers them when it is released; a
 reset one loses them.
 """
 

@@ -60,7 +60,10 @@ def test_a_start_drops_a_blank_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_follower_leaves_the_room_that_its_leader_left(tmp_path: Path) -> None:
-    """DLedger keeps a blank without an entry, and its followers then reject all that follows (414)."""
+    """DLedger keeps a blank without an entry.
+
+    Its followers then reject all that follows (414).
+    """
     store = new_store(tmp_path)
     entry = Entry(index=1, term=1, pos=DATA_FILE, body=bytes(SMALL))
     for pos in (DATA_FILE - 8, 2 * DATA_FILE):

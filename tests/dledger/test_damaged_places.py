@@ -1,4 +1,7 @@
-"""Damage in parts of a log that recovery does not read: the first files, and the index units of their entries."""
+"""Damage in parts of a log that recovery does not read.
+
+The first files, and the index units of their entries.
+"""
 
 from pathlib import Path
 

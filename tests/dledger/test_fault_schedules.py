@@ -1,4 +1,7 @@
-"""Random schedules of faults: no invariant of Raft breaks, and each of some planted bugs breaks one."""
+"""Random schedules of faults: no invariant of Raft breaks.
+
+Each of some planted bugs breaks one.
+"""
 
 from collections.abc import Callable
 

@@ -13,7 +13,10 @@ from tests.dledger.test_elector import new_elector, no_save
 
 
 def test_a_restarted_leader_is_elected_again_in_the_next_term() -> None:
-    """Its voters accept it in its old term (dledger#32), in which a power loss may have cost it entries."""
+    """Its voters accept it in its old term (dledger#32).
+
+    A power loss may have cost it entries of that term.
+    """
     group = Electorate(3, random.Random(2))
     group.run(15_000)
     (leader,) = group.current_leaders()
@@ -59,7 +62,10 @@ def isolate(group: FaultyGroup, node: Node) -> None:
 
 
 def test_what_a_majority_has_synced_survives_a_leader_that_lost_its_tail(tmp_path: Path) -> None:
-    """Fails if the leader appends again in its old term: the entries it lost then win the next election."""
+    """Fails if the leader appends again in its old term.
+
+    The entries that it lost win the next election then.
+    """
     group = FaultyGroup(tmp_path, 3, random.Random(1), loses_power=True)
     group.run(4000)
     (leader,) = group.leaders

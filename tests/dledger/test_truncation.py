@@ -29,7 +29,7 @@ def new_store(root: Path, disk: FailingDisk | VolatileDisk) -> EntryStore:
 @pytest.mark.parametrize("index", [0, 5, 15, 16, 19])
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_truncation_that_fails_leaves_a_log_that_goes_on(tmp_path: Path, index: int, *, is_own: bool) -> None:
-    """At each call of the disk that can fail: entries that were cut are not in the log any more."""
+    """At each call that can fail: the log has no entry that was cut."""
     for number in itertools.count():
         disk = FailingDisk()
         store = new_store(tmp_path / str(number), disk)
@@ -58,7 +58,7 @@ def following(before: Entry) -> Entry:
 
 
 def test_entries_that_were_cut_do_not_return_after_a_power_loss(tmp_path: Path) -> None:
-    """One of the same size follows the cut. Its sector is written, and those behind it are not."""
+    """One of their size follows. Its sector is written, those behind it are not."""
     disk = VolatileDisk(random.Random(1), keeps_unsynced=False)
     store = new_store(tmp_path, disk)
     store.flush()

@@ -1,4 +1,4 @@
-"""A disk that loses at a power loss what was not synced, and fails where a test wants it to."""
+"""A disk that loses unsynced bytes at a power loss, and fails as planned."""
 
 import errno
 import os
