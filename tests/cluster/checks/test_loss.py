@@ -237,6 +237,32 @@ def test_a_queue_that_was_deleted_wholly_for_its_age_is_expired() -> None:
     assert findings["lost"].value == 0
 
 
+@pytest.mark.parametrize(("fault", "expected"), [("", (0, 1)), ("clock", (1, 0))])
+def test_a_message_that_is_younger_than_the_first_record_was_not_deleted_for_its_age(
+    fault: str, expected: tuple[int, int]
+) -> None:
+    """It was the only one of its queue; times prove nothing if clocks are wrong."""
+    run = MadeUpRun()
+    run.send(1)
+    run.wait(5)
+    run.send(2, queue_id=1, at=())
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    if fault:
+        run.add("", "fault_applied", fault=fault, target="broker-a")
+    findings = run.judge()
+    assert (findings["expired"].value, findings["lost"].value) == expected
+
+
+def test_a_message_that_any_member_of_its_broker_deleted_for_its_age_is_expired() -> None:
+    run = MadeUpRun()
+    for number in range(4):
+        run.send(number)
+    for node in ("broker-a", "broker-a-s"):
+        run.add(node, "file_deleted", file="commitlog/00000000000000000000")
+    del run.logs["broker-a"][:2], run.logs["broker-a-s"][1]
+    assert run.judge()["expired"].message_ids == ("ID000001",)
+
+
 def test_the_first_message_that_is_left_was_overwritten_and_not_deleted_for_its_age() -> None:
     run = MadeUpRun()
     run.send(0)
