@@ -106,7 +106,10 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
 
 
 def _places(directory: Path, history: History) -> Iterator[tuple[str, Path]]:
-    """Yield the stores of a run by node, also missing ones, but not those of nodes that never began."""
+    """Yield the stores of a run by node, but none of nodes that never began.
+
+    A node that was ready must have a store: its place is yielded if it is missing, too.
+    """
     for path, trouble in store_places(directory):
         node = path.parent.name
         if trouble or node in history.members or is_store(path):

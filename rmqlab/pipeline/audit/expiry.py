@@ -1,4 +1,7 @@
-"""Sends whose record a broker may have deleted for its age; the rules are those of cluster/checks/expiry.py."""
+"""Sends whose record a broker may have deleted for its age.
+
+The rules are those of cluster/checks/expiry.py.
+"""
 
 import collections
 from collections.abc import Sequence

@@ -272,7 +272,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     if name == "content_disagreement":
         return "" if run.stores and sent["checked"] else _NO_CRC if run.stores else _NO_STORE
     if nameless := sum(sent["nameless"].get(one, 0) for one in these):
-        return f"{nameless} of these sends carry no unique id"
+        return f"{nameless} {'of these' if name == 'stored' else 'acknowledged'} sends carry no unique id"
     if name == "stored":
         return _NO_STORE if sent["findings"][f"sent.{outcome}"] and not run.stores else ""
     return _NO_STORE if counts[metric] and not run.stores else ""

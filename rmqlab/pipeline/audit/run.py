@@ -123,7 +123,10 @@ class Run:
         return member.broker if member and member.broker else node
 
     def unread_of(self, brokers: Collection[str] | None) -> list[str]:
-        """Return why messages of these broker names, or of any with None, are uncertain; empty if they are not."""
+        """Return why messages of these broker names, or of any with None, are uncertain.
+
+        Empty if they are not.
+        """
         return [
             f"{node}: {why}"
             for node, why in self.unread.items()
