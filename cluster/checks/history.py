@@ -257,7 +257,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         failures=tuple(failures),
         deliveries=tuple(deliveries),
         commits=tuple(commits),
-        group_of={one.node: one.group for one in sorted([*deliveries, *commits], key=operator.attrgetter("at"))},
+        group_of=_last_groups([*deliveries, *commits]),
         members=_members(by_kind["node_ready"], roles),
         roles=roles,
         absences=tuple(sorted([*absences(known), *isolations(known, roles)], key=lambda absence: absence.at)),
@@ -360,6 +360,10 @@ def _known_queue(topic: str, broker: str, queue_id: int) -> Queue:
 def _queue(topic: str, fields: Mapping[str, Any]) -> Queue | None:
     broker, queue_id = fields.get("broker"), fields.get("queue")
     return None if not broker or queue_id is None else _known_queue(topic, broker, queue_id)
+
+
+def _last_groups(events: Iterable[Delivery | Commit]) -> dict[str, str]:
+    return {one.node: one.group for one in sorted(events, key=operator.attrgetter("at"))}
 
 
 def _members(ready: Iterable[JournalEntry], roles: Roles) -> dict[str, Member]:
