@@ -34,7 +34,7 @@ from rmqlab.cluster.checks import (
     unreplicated,
     unstored,
 )
-from rmqlab.cluster.checks.copies import Stores, read_stores
+from rmqlab.cluster.checks.copies import Stores, is_store, read_stores
 from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_journals
@@ -98,11 +98,22 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
-    stores = {path.parent.name: path for path, _ in store_places(directory)}
     entries = merge_entries(*journals)
     history = read_history(entries)
+    stores = dict(_places(directory, history))
     conditions = read_conditions(entries, surveys, read_record(directory))
     return history, judge(history, read_stores(stores, history), conditions)
+
+
+def _places(directory: Path, history: History) -> Iterator[tuple[str, Path]]:
+    """Yield the stores of a run by node, but none of nodes that never began.
+
+    A node that was ready must have a store: its place is yielded if it is missing, too.
+    """
+    for path, trouble in store_places(directory):
+        node = path.parent.name
+        if trouble or node in history.members or is_store(path):
+            yield node, path
 
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:

@@ -219,7 +219,7 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     places: dict[str, Path | None] = {}
     for node, given in roots.items():
         try:
-            places[node] = next((path for path in (given, given / "store") if _is_store(path)), None)
+            places[node] = next((path for path in (given, given / "store") if is_store(path)), None)
             if places[node] is None and not _is_wiped(node, history):
                 unread[node] = f"no store in {given}"
         except OSError as exc:
@@ -309,7 +309,8 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     )
 
 
-def _is_store(root: Path) -> bool:
+def is_store(root: Path) -> bool:
+    """Return True if a broker has opened a store in a directory."""
     return log_directory(root).is_dir() or (root / "lock").exists()
 
 

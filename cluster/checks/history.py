@@ -69,7 +69,7 @@ class Send:
 
     @property
     def broker(self) -> str:
-        """Return the broker that it names, also if its queue is unknown; empty without one."""
+        """Return the broker that it names, if any, also if its queue is unknown."""
         return str(self.entry.fields.get("broker") or "")
 
     @property
@@ -149,7 +149,7 @@ class History:
     deliveries: tuple[Delivery, ...]
     commits: tuple[Commit, ...]
     group_of: Mapping[str, str]
-    """The consumer group of each node that consumed or committed anything."""
+    """The last consumer group of each node that consumed or committed anything."""
     members: Mapping[str, Member]
     roles: Roles
     absences: tuple[Absence, ...]
@@ -257,7 +257,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         failures=tuple(failures),
         deliveries=tuple(deliveries),
         commits=tuple(commits),
-        group_of=dict(_groups(deliveries, commits)),
+        group_of=_last_groups([*deliveries, *commits]),
         members=_members(by_kind["node_ready"], roles),
         roles=roles,
         absences=tuple(sorted([*absences(known), *isolations(known, roles)], key=lambda absence: absence.at)),
@@ -362,9 +362,8 @@ def _queue(topic: str, fields: Mapping[str, Any]) -> Queue | None:
     return None if not broker or queue_id is None else _known_queue(topic, broker, queue_id)
 
 
-def _groups(deliveries: Iterable[Delivery], commits: Iterable[Commit]) -> Iterator[tuple[str, str]]:
-    yield from ((delivery.node, delivery.group) for delivery in deliveries)
-    yield from ((commit.node, commit.group) for commit in commits)
+def _last_groups(events: Iterable[Delivery | Commit]) -> dict[str, str]:
+    return {one.node: one.group for one in sorted(events, key=operator.attrgetter("at"))}
 
 
 def _members(ready: Iterable[JournalEntry], roles: Roles) -> dict[str, Member]:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
-from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.expiry import Expiry
+from rmqlab.cluster.checks.history import History, Send
 from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.cluster.checks.sentmessages import SentMessage, sent_messages
@@ -75,10 +76,9 @@ class _Absent:
 
 
 def _absent(history: History, stores: Stores, acknowledged: Iterable[SentMessage]) -> list[_Absent]:
-    deleting = {entry.node for entry in history.of_kind("file_deleted")}
-    first_offsets = {node: _first_offsets(store.copies) for node, store in stores.nodes.items() if node in deleting}
+    expiry = Expiry(history, stores)
     absent = [
-        _Absent(one.message_id, one.decisive, _is_expired(one, stores, first_offsets))
+        _Absent(one.message_id, one.decisive, _is_expired(one, expiry))
         for one in acknowledged
         if one.message_id not in stores.by_message
     ]
@@ -97,32 +97,13 @@ def _damages_of(message_ids: Collection[str], history: History, stores: Stores) 
     return found
 
 
-def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
-    first: dict[Queue, int] = {}
-    for copy in copies:
-        first.setdefault(copy.queue, copy.offset)
-    return first
-
-
-def _is_expired(message: SentMessage, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
+def _is_expired(message: SentMessage, expiry: Expiry) -> bool:
     """True if no acknowledged place of a message can have its record any more.
 
     One that a broker must still have is a loss, wherever else the message expired.
     """
     acknowledged = [send for send in message.sends if send.is_acknowledged]
-    return all(_is_deleted(send, stores, first_offsets) for send in acknowledged)
-
-
-def _is_deleted(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
-    """True if a broker that deleted files has no message of the queue up to this one."""
-    if send.place is None:
-        return False
-    queue, offset = send.place
-    return any(
-        offset < first_offsets[store.node].get(queue, offset + 1)
-        for store in stores.of_broker(queue.broker)
-        if store.node in first_offsets
-    )
+    return all(send.place is not None and expiry.may_have(*send.place, send.began_at) for send in acknowledged)
 
 
 def _judge_loss(history: History, stores: Stores, acknowledged: Sequence[SentMessage]) -> Iterator[Finding]:

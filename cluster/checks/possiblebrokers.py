@@ -9,9 +9,9 @@ from rmqlab.verdict.outcomes import REFUSED, STORED
 
 
 def possible_brokers(message_id: str, history: History) -> Brokers:
-    """Return the brokers of its sends, of its deliveries, and of attempts that may have stored it.
+    """Return the brokers that its sends, attempts and deliveries name.
 
-    Empty if an acknowledgement names no broker: any may have stored the message.
+    A refused attempt stored nothing. Empty if an acknowledgement names no broker: any may have stored the message.
     """
     names = set(_names(history.by_message.get(message_id, ())))
     return frozenset() if "" in names else frozenset(names)

@@ -52,7 +52,8 @@ def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> 
     highest = lowest | highest
     for member in sorted(history.members.values(), key=lambda one: one.name):
         is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
-        if member.broker and is_settled and member.name in stores.offset_files:
+        is_own = member.name in stores.offset_files and member.name not in stores.misplaced
+        if member.broker and is_settled and is_own:
             yield from uncommitted_offsets(
                 member.name, member.broker, stores.offset_files[member.name], highest, groups
             )

@@ -6,6 +6,7 @@ They were lost after their delivery, or never stored. Messages that a broker del
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.expiry import Expiry
 from rmqlab.cluster.checks.history import Delivery, History
 from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED, MESSAGES
@@ -19,11 +20,11 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     if not history.deliveries:
         yield unknown(_METRIC, MESSAGES, "nothing was delivered to a workload of the journal")
         return
-    deleting = {entry.node for entry in history.of_kind("file_deleted")}
+    expiry = Expiry(history, stores)
     absent: dict[str, Delivery] = {}
     for delivery in history.deliveries:
         is_absent = delivery.message_id and delivery.message_id not in stores.by_message
-        if is_absent and not _may_be_expired(delivery, stores, deleting):
+        if is_absent and not expiry.may_have(delivery.queue, delivery.offset):
             absent.setdefault(delivery.message_id, delivery)
     found = count_of(
         _METRIC,
@@ -41,16 +42,6 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     else:
         nameless = sum(not delivery.message_id for delivery in history.deliveries)
         yield found.as_floor(without_id(nameless)) if nameless else found
-
-
-def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:
-    """True if a broker of the queue deleted files and has no message up to this one."""
-    for store in stores.of_broker(delivery.queue.broker):
-        if store.node in deleting:
-            offsets = [copy.offset for copy in store.copies if copy.queue == delivery.queue]
-            if delivery.offset < min(offsets, default=delivery.offset + 1):
-                return True
-    return False
 
 
 def _evidence(delivery: Delivery, history: History) -> Evidence:

@@ -24,6 +24,8 @@ _UNKNOWN: Final = ("dangling",)
 """Metrics of a node that an incomplete log makes unknown: queue entries point at the missing bytes."""
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
+_UNKNOWN_IF_MISPLACED: Final = ("offset_file_behind", "offset_file_ahead", "groups_missing")
+"""Metrics of a node's tables, which belong to the log: beside a log of another broker or run, they may be of it, too."""
 _FLOORS_OF_ALL: Final = ("order.stored", "stored_unsent")
 """The same, of all stores together."""
 _COUNTS_OF_ALL: Final = (
@@ -31,6 +33,9 @@ _COUNTS_OF_ALL: Final = (
     "place_disagreement",
     "content_disagreement",
     "origin_disagreement",
+    "header_disagreement",
+    "store_time_disagreement",
+    "delivered_early",
     "stored.indeterminate",
     "stored.refused",
     *_FLOORS_OF_ALL,
@@ -196,10 +201,12 @@ def weaken_by_stores(
         is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
         if foreign and name in _COUNTS_OF_ALL:
             yield finding.without(of_foreign) or finding.withdrawn(foreign)
-        elif not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
+        elif not why or not finding.is_known or not (is_floor or name in (*_UNKNOWN, *_UNKNOWN_IF_MISPLACED)):
             yield finding
         elif target in misplaced:
             yield finding.withdrawn(why)
+        elif name in _UNKNOWN_IF_MISPLACED:
+            yield finding
         elif is_floor and finding.value:
             yield attrs.evolve(finding, is_at_least=True)
         else:

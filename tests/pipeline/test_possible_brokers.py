@@ -66,10 +66,13 @@ def test_both_count_a_message_as_expired_if_all_its_acknowledged_records_are(
         run.send(number, broker="broker-c" if number == 2 else "broker-a", at=())
     run.send(4, at=())
     run.change_last(queue=None)
-    for node in ("broker-a", "broker-b"):
+    run.send(5)
+    run.wait(5)
+    run.send(6, queue_id=1, at=())
+    for node in ("broker-a", "broker-a-s", "broker-b"):
         run.add(node, "file_deleted", file="commitlog/00000000000000000000")
     findings = compare(spark, write_run(run, tmp_path)).findings
-    assert (findings["expired"].value, findings["lost"].value) == (2, 2)
+    assert (findings["expired"].value, findings["lost"].value) == (2, 3)
 
 
 def test_both_know_former_names_and_deliveries_without_an_id(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -140,11 +140,10 @@ def audit_run(
         masters=run.roles.masters_of_slaves,
     )
     doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), dependencies)
-    misplaced = [node for node, state in run.log_states.items() if state.is_misplaced]
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
     remarks += storefiles.remarks(run)
     remarks += storefiles.offset_remarks(run, {row.node: row["group"] for row in groups}, commits)
-    earned = weaken_by_stores(doubtless, run.incomplete, misplaced, run.conditions.broker_names)
+    earned = weaken_by_stores(doubtless, run.incomplete, run.misplaced, run.conditions.broker_names)
     judgement = conclude(earned, METRICS, run.conditions, remarks)
     summary = Summary(
         judgement=judgement,

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit import headers, origins, possiblebrokers, unreplicated, unstored
+from rmqlab.pipeline.audit import expiry, headers, origins, possiblebrokers, unreplicated, unstored
 from rmqlab.pipeline.audit.parts import divided
 from rmqlab.pipeline.audit.previews import Groups, join_groups
 from rmqlab.pipeline.audit.relations import Query, literal
@@ -132,7 +132,7 @@ def judge(run: Run) -> Iterator[Finding]:
     sent = _sent(run)
     fates = _FATES.format(
         tasks=_tasks(run),
-        expired=_expired(run),
+        expired=expiry.is_expired(run),
         born_at=origins.born_at(run),
         is_of_other_host=origins.is_of_other_host(run),
         header_columns=headers.COLUMNS,
@@ -142,9 +142,7 @@ def judge(run: Run) -> Iterator[Finding]:
     run.table("fates", f"select *, size(nodes) > 0 is_stored from ({fates})")
     possiblebrokers.define(run)
     conditions = _conditions(run, sorted(sent["topics"]))
-    _, [row], [nameless] = run.batch(
-        written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)), Query(unstored.NAMELESS)
-    )
+    _, [row] = run.batch(written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)))
     counts = row.asDict()
     shown = _shown(run, {metric: one for metric, one in conditions.items() if counts[metric]})
     for metric, count in sent["findings"].items():
@@ -165,7 +163,7 @@ def judge(run: Run) -> Iterator[Finding]:
             yield found.as_floor(without_checksum(sent["unchecked"]))
         else:
             yield found
-    yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0, nameless=nameless.deliveries)
+    yield from unstored.judge(run, is_suspected=counts[unstored.TABLE] > 0)
     yield from origins.judge(run, is_suspected=counts[origins.TABLE] > 0)
     yield from headers.judge(run, is_suspected=counts[headers.TABLE] > 0)
 
@@ -198,30 +196,6 @@ def _sent(run: Run) -> dict[str, Any]:
     }
 
 
-def _expired(run: Run) -> str:
-    """Return an expression for sends whose record has expired.
-
-    A broker that deleted expired files has no entry of the queue up to the message.
-    """
-    deleting = sorted({one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores})
-    brokers = {run.members[node].broker for node in deleting if node in run.members}
-    if not brokers:
-        return "false"
-    firsts = run.rows(
-        "select broker, topic, queue, min(offset) first from copies"
-        f" where node in ({', '.join(map(literal, deleting))}) group by all"
-    )
-    kept = [
-        f"(broker = {literal(row.broker)} and place_topic = {literal(row.topic)} and place_queue = {row.queue}"
-        f" and offset >= {row.first})"
-        for row in firsts
-    ]
-    of_these = (
-        f"broker in ({', '.join(map(literal, sorted(brokers)))}) and place_queue is not null and offset is not null"
-    )
-    return f"coalesce({of_these} and not ({' or '.join(kept) or 'false'}), false)"
-
-
 def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
     """Return for each metric the condition of the rows of `fates` that it counts."""
     absent = "send.acknowledged and not is_stored"
@@ -236,7 +210,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "expired": f"{absent} and is_expired",
         **{
             f"missing {node}": f"not array_contains(nodes, {literal(node)})"
-            f" and {_is_acknowledged_by(_broker(run, node))}"
+            f" and {_is_acknowledged_by(run.broker_of(node))}"
             for node in run.stores
         },
         **unreplicated.conditions(run),
@@ -261,12 +235,7 @@ def _is_acknowledged_by(broker: str) -> str:
 def _uncertain(run: Run) -> list[str]:
     """Return the names of brokers whose logs may lack records, or that changed."""
     incomplete = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} | run.unread.keys()
-    return sorted({_broker(run, node) for node in incomplete} | run.roles.renamed)
-
-
-def _broker(run: Run, node: str) -> str:
-    member = run.members.get(node)
-    return member.broker if member and member.broker else node
+    return sorted({run.broker_of(node) for node in incomplete} | run.roles.renamed)
 
 
 def _counting(run: Run, conditions: Mapping[str, str]) -> str:
@@ -276,7 +245,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
     """
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
     columns += [
-        f"count_if(coalesce({_is_acknowledged_by(_broker(run, node))}, false)) `acknowledged {node}`"
+        f"count_if(coalesce({_is_acknowledged_by(run.broker_of(node))}, false)) `acknowledged {node}`"
         for node in run.stores
     ]
     columns += [f"count_if(coalesce({one.SUSPECTED}, false)) {one.TABLE}" for one in (unstored, origins, headers)]
@@ -292,7 +261,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         return "; ".join(run.unread_of({metric.removeprefix("unreplicated ")}))
     if metric.startswith("missing "):
         node = metric.removeprefix("missing ")
-        return "" if counts[f"acknowledged {node}"] else f"no acknowledged send to {_broker(run, node)}"
+        return "" if counts[f"acknowledged {node}"] else f"no acknowledged send to {run.broker_of(node)}"
     if not sent["findings"]["sent"]:
         return _NOTHING_SENT
     if name in ("stored_twice", "place_disagreement"):
@@ -303,7 +272,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     if name == "content_disagreement":
         return "" if run.stores and sent["checked"] else _NO_CRC if run.stores else _NO_STORE
     if nameless := sum(sent["nameless"].get(one, 0) for one in these):
-        return f"{nameless} of these sends carry no unique id"
+        return f"{nameless} {'of these' if name == 'stored' else 'acknowledged'} sends carry no unique id"
     if name == "stored":
         return _NO_STORE if sent["findings"][f"sent.{outcome}"] and not run.stores else ""
     return _NO_STORE if counts[metric] and not run.stores else ""

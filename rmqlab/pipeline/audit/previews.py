@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from rmqlab.verdict.findings import EVIDENCE_LIMIT
@@ -24,21 +25,26 @@ class Preview:
     """The column whose values are counted, or several; empty: all rows are one group, with the key None."""
     order: tuple[str, ...] = ()
     """The columns to order the first rows by; empty if only the numbers are needed."""
+    empty: str = ""
+    """The column whose text is empty in the rows to count; empty: all rows are counted."""
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The query of the groups' sizes, and that of their first rows."""
         columns = ", ".join(f"`{name}`" for name in self._by)
         key = f"struct({columns})" if len(self._by) > 1 else columns or "cast(null as string)"
-        counting = f"select {key} key, count(*) found from {self.table} group by 1"
+        table = f"{self.table} where `{self.empty}` = ''" if self.empty else self.table
+        counting = f"select {key} key, count(*) found from {table} group by 1"
         if not self.order:
             return (counting,)
         numbered = f"row_number() over (partition by {key} order by {', '.join(self.order)}) nth"
-        first = f"select *, {key} key, {numbered} from {self.table}"
+        first = f"select *, {key} key, {numbered} from {table}"
         return counting, f"select * from ({first}) where nth <= {EVIDENCE_LIMIT}"
 
     def of_table(self, content: pa.Table) -> "Groups":
         """Return the groups of a table."""
+        if self.empty:
+            content = content.filter(pc.equal(content[self.empty], ""))
         columns = [content[name].to_pylist() for name in self._by]
         keys = list(map(_key, zip(*columns, strict=True) if len(columns) > 1 else columns[0])) if columns else []
         keys = keys or [None] * content.num_rows

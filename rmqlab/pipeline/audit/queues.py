@@ -235,14 +235,12 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
     Writes the tables `offset_moves`, `offset_floors` and `repeats`.
     """
     offsets = offsetfiles.read(run)
-    *_, nameless = run.batch(
-        written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"), Query(unstored.NAMELESS)
-    )
+    run.batch(written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"))
     floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
     yield from ownoffsets.judge(run)
     yield from offsetfiles.judge(run, offsets, floors)
-    yield from judge_duplicates(run, nameless[0].deliveries)
+    yield from judge_duplicates(run)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
@@ -323,20 +321,20 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 """
 
 
-def judge_duplicates(run: Run, nameless: int) -> Iterator[Finding]:
-    """Yield the findings of `repeats`; `nameless` is the number of deliveries without an id."""
-    delivered, repeats = run.previews(Preview("deliveries"), _REPEATS)
+def judge_duplicates(run: Run) -> Iterator[Finding]:
+    """Yield the findings of `repeats`."""
+    delivered, nameless, repeats = run.previews(Preview("deliveries"), unstored.NAMELESS, _REPEATS)
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
     total = Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
-    yield total.as_floor(without_id(nameless)) if nameless else total
+    yield total.as_floor(without_id(nameless.found)) if nameless else total
     for cause in DUPLICATE_CAUSES:
         finding = Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=0)
         found = divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
-        yield found.as_floor(without_id(nameless)) if nameless else found
+        yield found.as_floor(without_id(nameless.found)) if nameless else found
 
 
 def _describe_repeat(row: Row) -> Evidence:

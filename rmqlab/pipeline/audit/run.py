@@ -112,8 +112,21 @@ class Run:
         """All broker names of nodes with a log that was not read, or that lacks files."""
         return frozenset[str]().union(*map(self.roles.names_of, self.unread))
 
+    @property
+    def misplaced(self) -> frozenset[str]:
+        """Return the nodes whose logs have files of other brokers or runs."""
+        return frozenset(node for node, state in self.log_states.items() if state.is_misplaced)
+
+    def broker_of(self, node: str) -> str:
+        """Return the broker name of a node; its own name if it never became ready."""
+        member = self.members.get(node)
+        return member.broker if member and member.broker else node
+
     def unread_of(self, brokers: Collection[str] | None) -> list[str]:
-        """Return why messages of these broker names, or of any with None, are uncertain; empty if they are not."""
+        """Return why messages of these broker names, or of any with None, are uncertain.
+
+        Empty if they are not.
+        """
         return [
             f"{node}: {why}"
             for node, why in self.unread.items()

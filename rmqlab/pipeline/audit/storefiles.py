@@ -112,7 +112,8 @@ def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]
     highest = {(row["group"], row.topic, row.broker, row.queue): row.highest for row in commits}
     for node, member in sorted(run.members.items()):
         is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested
-        if member.broker and is_settled and node in run.offsets.consumers:
+        is_own = node in run.offsets.consumers and node not in run.misplaced
+        if member.broker and is_settled and is_own:
             yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
 
 

@@ -19,8 +19,8 @@ TABLE = "unstored"
 _PREVIEW = Preview(TABLE, "brokers", ("at", "message_id"))
 SUSPECTED = "deliveries > 0 and not is_stored"
 """SQL condition of a row of `fates`, for all messages of the table; it also holds for some that expired."""
-NAMELESS = "select count(*) deliveries from deliveries where message_id = ''"
-"""Query of the number of deliveries without an id, whose message is unknown."""
+NAMELESS = Preview("deliveries", empty="message_id")
+"""Deliveries without an id, whose message is unknown."""
 _UNSTORED = f"""
 with firsts as (
     select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
@@ -41,14 +41,14 @@ group by d.message_id
 """
 
 
-def judge(run: Run, *, is_suspected: bool, nameless: int) -> Iterator[Finding]:
-    """Write the table `unstored`, and yield the finding; `nameless` is the result of NAMELESS."""
+def judge(run: Run, *, is_suspected: bool) -> Iterator[Finding]:
+    """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
     if is_suspected:
         _write_table(run)
     else:
         run.write_empty(TABLE)
-    delivered, unstored = run.previews(Preview("deliveries"), _PREVIEW)
+    delivered, nameless, unstored = run.previews(Preview("deliveries"), NAMELESS, _PREVIEW)
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
@@ -59,12 +59,12 @@ def judge(run: Run, *, is_suspected: bool, nameless: int) -> Iterator[Finding]:
     elif unread:
         yield found.without(run.unread_brokers) or unknown(metric, unit, "; ".join(unread))
     else:
-        yield found.as_floor(without_id(nameless)) if nameless else found
+        yield found.as_floor(without_id(nameless.found)) if nameless else found
 
 
 def _write_table(run: Run) -> None:
     deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
-    rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
+    rows = [{"node": node, "broker": run.broker_of(node)} for node in deleting]
     run.relations.define_rows("deleting", rows, node="string", broker="string")
     run.table(TABLE, _UNSTORED, is_rare=True)
 

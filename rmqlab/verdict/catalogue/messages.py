@@ -55,7 +55,8 @@ LOSS: Final = (
         unit=MESSAGES,
         text="acknowledged, and deleted for their age",
         definition="Like `lost`, where each broker that acknowledged it deleted commit log files and no longer has the"
-        " queue up to the message's offset.",
+        " queue up to the message's offset. A message that was sent more than 1 s after the first record of the log was"
+        " stored is `lost`: what a broker deletes is older. A run with faults of clocks has no such bound.",
         unknown_when="as `lost`",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,

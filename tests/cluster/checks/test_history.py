@@ -44,3 +44,10 @@ def test_the_first_entries_of_a_message_are_those_by_time() -> None:
         run.deliver(1, 0)
     kinds = [entry.kind for entry in run.history().about("ID000001")]
     assert kinds == ["attempt_failed", "attempt_failed", "sent", *["delivered"] * 9]
+
+
+def test_the_group_of_a_node_is_the_one_that_it_consumed_or_committed_for_last() -> None:
+    run = MadeUpRun()
+    run.commit(0, group="shop")
+    run.deliver(1, 0, group="other")
+    assert run.history().group_of == {"consume-1": "other"}

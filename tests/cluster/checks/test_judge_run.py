@@ -58,6 +58,13 @@ def eventful_run() -> MadeUpRun:
     return run
 
 
+def test_the_empty_directory_of_a_node_that_never_began_is_no_missing_store(write: Write) -> None:
+    directory = write(eventful_run())
+    before = judge_directory(directory)
+    (directory / "broker-z" / "store").mkdir(parents=True)
+    assert judge_directory(directory).by_metric == before.by_metric
+
+
 def test_files_are_judged_as_the_values_they_were_made_of(write: Write) -> None:
     run = eventful_run()
     directory = write(run)

@@ -1,6 +1,5 @@
 """Loss: found if planted, not found if absent, compared with manual counting."""
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,74 +75,6 @@ def test_a_loss_is_unknown_while_a_store_that_may_have_it_was_not_read() -> None
     assert finding.message_ids == ("ID000001",)
 
 
-def run_of_two_brokers() -> MadeUpRun:
-    """Return a run in which the stores of the second broker name were not given."""
-    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
-    run.unread = {"broker-b"}
-    return run
-
-
-def test_a_message_is_not_lost_while_the_broker_of_a_failed_attempt_may_have_it() -> None:
-    run = run_of_two_brokers()
-    run.fail(1, broker="broker-b")
-    run.send(1, at=())
-    finding = run.judge()["lost"]
-    assert (finding.value, finding.missing) == (
-        None,
-        "broker-b: its store was not given; in none of the others: 1",
-    )
-
-
-def test_a_refused_attempt_stored_nothing() -> None:
-    run = run_of_two_brokers()
-    run.fail(1, broker="broker-b", outcome="refused")
-    run.send(1, at=())
-    assert run.judge()["lost"].message_ids == ("ID000001",)
-
-
-@pytest.mark.parametrize("times", [0, 1])
-def test_a_message_is_not_lost_while_the_broker_of_a_delivery_may_have_it(times: int) -> None:
-    run = run_of_two_brokers()
-    run.send(1, at=())
-    run.deliver(1, 0, broker="broker-b", times=times)
-    findings = run.judge()
-    assert (findings["lost"].value, findings["delivered_unstored"].value) == (None, None)
-
-
-def test_a_message_is_not_lost_while_the_broker_of_an_earlier_acknowledgement_may_have_it() -> None:
-    run = run_of_two_brokers()
-    run.send(1, broker="broker-b", at=())
-    run.send(1, at=())
-    assert run.judge()["lost"].value is None
-
-
-def test_messages_of_read_brokers_are_lost_beside_one_that_another_may_have() -> None:
-    run = run_of_two_brokers()
-    run.fail(1, broker="broker-b")
-    run.send(1, at=())
-    run.send(2, at=())
-    finding = run.judge()["lost"]
-    assert (finding.value, finding.is_at_least, finding.message_ids) == (1, True, ("ID000002",))
-
-
-def test_any_broker_may_have_a_message_that_an_unknown_one_acknowledged() -> None:
-    run = run_of_two_brokers()
-    run.send(1, at=())
-    run.change_last(broker=None)
-    finding = run.judge()["lost"]
-    assert (finding.value, finding.missing[:8]) == (None, "broker-b")
-
-
-def test_reasons_name_each_store_once_and_in_order() -> None:
-    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b", "broker-b-s"))
-    run.unread = {"broker-b-s", "broker-b"}
-    run.fail(1, broker="broker-b")
-    run.send(1, at=())
-    run.send(2, broker="broker-b", at=())
-    reasons = run.judge()["lost"].missing.split("; ")
-    assert [reason.partition(":")[0] for reason in reasons] == ["broker-b", "broker-b-s", "in none of the others"]
-
-
 def test_a_message_that_was_found_is_not_lost_whatever_else_was_not_read() -> None:
     run = MadeUpRun()
     run.send(1)
@@ -194,58 +125,6 @@ def test_a_message_under_a_system_topic_is_not_lost() -> None:
     message_id = run.send(1, at=())
     run.store(message_id, Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 0), ["broker-a"])
     assert run.judge()["lost"].value == 0
-
-
-def test_a_message_deleted_by_retention_is_expired_and_not_lost() -> None:
-    run = MadeUpRun()
-    for number in range(4):
-        run.send(number)
-    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
-    for log in run.logs.values():
-        del log[:2]
-    assert run.judge()["lost"].value is not None
-    findings = run.judge()
-    assert findings["expired"].message_ids == ("ID000000", "ID000001")
-    assert findings["lost"].value == 0
-    del run.entries[-1]
-    assert run.judge()["lost"].value == 2
-
-
-def test_a_half_message_is_deleted_for_its_age_with_the_queue_that_it_waits_in() -> None:
-    """Its acknowledged offset counts in the half topic."""
-    run = MadeUpRun()
-    run.send(0, at=(), held_in="RMQ_SYS_TRANS_HALF_TOPIC:0")
-    run.send(1)
-    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
-    for log in run.logs.values():
-        log[:] = [attrs.evolve(copy, offset=0) for copy in log]
-    findings = run.judge()
-    assert (findings["expired"].value, findings["lost"].value) == (1, 0)
-    run.store("ID000000", Queue("RMQ_SYS_TRANS_HALF_TOPIC", "broker-a", 0), ["broker-a"])
-    assert run.judge()["expired"].value == 0
-
-
-def test_a_queue_that_was_deleted_wholly_for_its_age_is_expired() -> None:
-    run = MadeUpRun()
-    run.send(0, queue_id=1)
-    run.send(1)
-    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
-    for log in run.logs.values():
-        del log[:1]
-    findings = run.judge()
-    assert findings["expired"].message_ids == ("ID000000",)
-    assert findings["lost"].value == 0
-
-
-def test_the_first_message_that_is_left_was_overwritten_and_not_deleted_for_its_age() -> None:
-    run = MadeUpRun()
-    run.send(0)
-    run.send(1)
-    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
-    run.logs = {node: [attrs.evolve(log[0], message_id="OTHER"), *log[1:]] for node, log in run.logs.items()}
-    findings = run.judge()
-    assert findings["lost"].message_ids == ("ID000000",)
-    assert findings["expired"].message_ids == ()
 
 
 def test_messages_missing_on_a_slave_are_reported_with_their_removal() -> None:
@@ -422,18 +301,6 @@ def test_a_stored_message_that_was_refused_twice_counts_once() -> None:
     run.send(1, "refused", at=["broker-a"])
     run.send(1, "refused")
     assert run.judge()["stored.refused"].message_ids == ("ID000001",)
-
-
-def test_a_message_is_lost_if_only_one_of_its_acknowledged_places_was_deleted_for_its_age() -> None:
-    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
-    run.send(1, broker="broker-b", at=())
-    run.send(1, at=())
-    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
-    findings = run.judge()
-    assert (findings["lost"].value, findings["expired"].value) == (1, 0)
-    run.add("broker-b", "file_deleted", file="commitlog/00000000000000000000")
-    findings = run.judge()
-    assert (findings["lost"].value, findings["expired"].value) == (0, 1)
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])

@@ -5,8 +5,10 @@ import pytest
 
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.judgement import Judgement, read_conditions
+from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.metrics import Source
 from tests.cluster.checks.twogroups import OF_BROKERS, PLANTED, two_groups
 
@@ -68,3 +70,13 @@ def test_files_of_another_run_in_one_store_do_not_hide_what_another_one_shows() 
         "order.stored": PLANTED["order.stored"],
     }
     assert judged["stored_unsent"].value is None
+
+
+def test_tables_and_headers_beside_files_of_another_run_prove_nothing() -> None:
+    run = two_groups(["broker-a", "broker-b"])
+    metrics = ("header_disagreement", "delivered_early", "store_time_disagreement", "offset_file_behind broker-a")
+    findings = [Finding(metric=metric, unit="messages", value=3) for metric in metrics]
+    names = read_conditions(run.entries, None).broker_names
+    foreign = [*weaken_by_stores(findings, {"broker-a": "foreign"}, {"broker-a"}, names)]
+    assert [(one.value, one.missing) for one in foreign] == [(None, "broker-a: foreign")] * 3 + [(None, "foreign")]
+    assert [one.value for one in weaken_by_stores(findings, {"broker-a": "cut"}, (), names)] == [3] * 4
