@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import pytest
+
 LENGTH = 60_000
 """Characters; quadratic work on them takes 2 s at least."""
 TEXT_SECONDS = 1
@@ -95,6 +97,7 @@ def feed_all() -> None:
     print(*sorted(known))
 
 
+@pytest.mark.timeout(20 * CPU_SECONDS)  # on a busy machine; the processor time is what is limited
 def test_patterns_and_readers_of_foreign_text_are_linear() -> None:
     fed = subprocess.run(
         [sys.executable, __file__],

@@ -43,7 +43,10 @@ def serving(module: str, config: pathlib.Path, ready: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def master_serving(home: pathlib.Path, *settings: str) -> Iterator[str]:
-    """Run a nameserver and one master, on ports that the system chooses; return the nameserver's address."""
+    """Run a nameserver and one master; return the nameserver's address.
+
+    The system chooses their ports. `settings` are lines of the broker's TOML file.
+    """
     (home / "ns.toml").write_text(
         f'listen_port = 0\nkv_config_path = "{home}/kv.json"\nconfig_store_path = "{home}/ns.properties"\n'
     )
