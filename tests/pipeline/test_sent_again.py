@@ -32,3 +32,14 @@ def test_an_acknowledgement_counts_whatever_later_sends_of_the_message_return(
         "stored.refused",
     )
     assert {metric: findings[metric].value for metric in counted} == dict(zip(counted, (4, 4, 4, 2, 5, 1), strict=True))
+
+
+def test_a_message_that_is_stored_twice_is_of_all_brokers_that_acknowledged_it(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.send(1, broker="broker-b", at=())
+    run.send(1)
+    run.send(1, queue_id=1)
+    twice = compare(spark, write_run(run, tmp_path)).findings["stored_twice"]
+    assert [brokers for brokers, part in twice.parts.items() if part.value] == [{"broker-a", "broker-b"}]

@@ -282,8 +282,8 @@ _SHOWN_ORDER = ("ended_at", "message_id")
 # Messages in no store are of all brokers that may have stored them, others of those that sent, have or delivered them.
 _IS_OF_ABSENT = " or ".join(f"startswith(metric, {literal(name)})" for name in _OF_ABSENT)
 _BROKERS = """
-array_sort(array_distinct(array_compact(concat(array(send.broker), transform(places, place -> place.broker),
-    transform(delivered, one -> one.broker)))))
+array_sort(array_distinct(array_compact(concat(array(send.broker), transform(acknowledgements, one -> one.broker),
+    transform(places, place -> place.broker), transform(delivered, one -> one.broker)))))
 """
 
 
@@ -298,7 +298,8 @@ def _shown(run: Run, conditions: Mapping[str, str]) -> Groups:
     rows = run.rows(
         f"""
         with named as (
-            select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages, delivered
+            select explode(array_compact(array({metrics}))) metric, message_id, send, acknowledgements, places, nodes,
+                damages, delivered
             from fates
         ), parts as (
             select metric, message_id, send, send.ended_at ended_at, places, nodes, damages, {brokers} brokers
