@@ -319,10 +319,8 @@ class EntryStore:
         yield from self.data.deletion_of_first(lambda: self._begin_later(number))
 
     def _begin_later(self, number: int) -> None:
-        if number <= self.end_index:
+        if number <= self.end_index:  # no leader cut it meanwhile
             self._begin_at(number, self.data.min_offset)
-        else:  # the leader cut it meanwhile
-            self.begin_index = self.end_index = self.end_term = -1
 
     def _find_begin(self) -> None:
         """Read which entry is the first one. StoreCorrupt if the log has no such entry."""

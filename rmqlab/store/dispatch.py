@@ -65,8 +65,7 @@ class Dispatcher:
     log: CommitLog
     queues: Queues
     index: Index | None
-    delay_millis: tuple[int, ...]
-    """By delay level, from 1. As at the start, also after the setting has changed (ScheduleMessageService)."""
+    delay_millis: tuple[int, ...]  # by delay level, as at the start (ScheduleMessageService)
     is_slave: bool
     observer: DispatchObserver | None = None
     is_observed: bool = attrs.field(default=False, init=False)

@@ -366,9 +366,7 @@ class MessageStore:
     def flush_queues_job(self, *, least_pages: int = 0, at_stop: bool = False) -> FlushJob | None:
         """Return a job that makes the queues durable, then the checkpoint.
 
-        None if they are.
-
-        With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
+        None if they are. `least_pages`: only of queues that have grown by so many, and no checkpoint (section 3.6).
         """
         dispatched, stored_at = self.dispatcher.offset, self.dispatcher.last_stored_at
         held_from = self.queues.write_held()
