@@ -1,7 +1,6 @@
 """Plays one case on a simulated machine, and returns the claims that it breaks."""
 
 import contextlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from rmqlab.cluster.hunt.case import Case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS, Claim
 from rmqlab.cluster.scenario.binding import bind_scenario
+from rmqlab.cluster.scenario.evidence import step_that_timed_out
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import run_scenario
@@ -23,7 +23,6 @@ from rmqlab.cluster.supervisor.host import Host
 from rmqlab.runtime.journals.journal import SUPERVISOR, read_journal
 from rmqlab.verdict.verdict import Verdict
 
-_STEP = re.compile(r"step (\d+): ")
 NAME = "hunted"
 
 
@@ -158,11 +157,7 @@ def _problem(run: Run) -> str:
 
     A wait that times out is not an error of the trial: claims check it.
     """
-    for text in run.missing:
-        found = _STEP.match(text)
-        if found is None or not run.scenario.steps[int(found[1]) - 1].within or "is not true after" not in text:
-            return text
-    return ""
+    return next((text for text in run.missing if step_that_timed_out(run.scenario, text) is None), "")
 
 
 def _memory_directory() -> str | None:

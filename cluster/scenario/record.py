@@ -11,7 +11,7 @@ import cattrs
 
 import rmqlab
 from rmqlab.cluster.checks import judge_run
-from rmqlab.cluster.scenario.evidence import as_far_as_seen
+from rmqlab.cluster.scenario.evidence import as_far_as_seen, step_that_timed_out
 from rmqlab.cluster.scenario.history import history_lines
 from rmqlab.cluster.scenario.judge import Allowance, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
@@ -93,6 +93,7 @@ class RunRecord:
         findings = judge_run(entries, self._stores(entries), surveys, read_record(self.directory.cluster.path))
         rate = self.scenario.cluster.rate
         allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
+        late = [step.label for text in missing if (step := step_that_timed_out(self.scenario, text)) and step.label]
         judged = [
             judge_expectation(
                 expectation,
@@ -102,6 +103,7 @@ class RunRecord:
                     labels,
                     findings.conditions.gaps,
                     ended_early=bool(missing),
+                    late=late,
                 ),
                 allowance,
                 findings[expectation.same_as] if expectation.same_as else None,

@@ -344,7 +344,7 @@ class Producer:
 
     def _record(self, broker_name: str, began_at: float, *, is_failed: bool) -> None:
         now = trio.current_time()
-        self._choice.record(broker_name, now - began_at, is_failed=is_failed, now=now)
+        self._choice.note(broker_name, now - began_at, is_failed=is_failed, now=now)
 
     def _command(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         header = outgoing.header(self.group, queue, self.config, wall_millis())

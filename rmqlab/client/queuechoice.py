@@ -34,7 +34,7 @@ class BrokerHealth:
         self._brokers: dict[str, _Health] = {}
         self._turn = rng.randrange(2**16)
 
-    def record(self, broker_name: str, took: float, *, is_failed: bool, now: float) -> None:
+    def note(self, broker_name: str, took: float, *, is_failed: bool, now: float) -> None:
         """Note an attempt that ended now."""
         counted = FAILURE_COUNTS_AS if is_failed else took
         avoided = next((seconds for slow, seconds in AVOIDED_FOR if counted >= slow), 0.0)
@@ -96,10 +96,10 @@ class QueueChoice:
             queue, self._turns[topic] = self._health.choose(queues, turn, now)
         return queue
 
-    def record(self, broker_name: str, took: float, *, is_failed: bool, now: float) -> None:
+    def note(self, broker_name: str, took: float, *, is_failed: bool, now: float) -> None:
         """Note an attempt that ended now, in seconds."""
         if self._health is not None:
-            self._health.record(broker_name, took, is_failed=is_failed, now=now)
+            self._health.note(broker_name, took, is_failed=is_failed, now=now)
 
 
 def choose_queue(queues: Sequence[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:

@@ -43,7 +43,7 @@ def health(**took: float) -> BrokerHealth:
     """Brokers after one attempt of so many seconds at each, which ended at second 0."""
     made = BrokerHealth(random.Random(7))
     for name, seconds in took.items():
-        made.record(name, seconds, is_failed=False, now=0.0)
+        made.note(name, seconds, is_failed=False, now=0.0)
     return made
 
 
@@ -73,10 +73,10 @@ def test_a_slow_attempt_keeps_its_broker_from_being_chosen(took: float, avoided:
 
 def test_a_failed_attempt_counts_as_one_of_30_s() -> None:
     brokers = health()
-    brokers.record("a", 0.001, is_failed=True, now=100.0)
+    brokers.note("a", 0.001, is_failed=True, now=100.0)
     assert not brokers.is_available("a", 699.9)
     assert brokers.is_available("a", 700.0)
-    brokers.record("a", 0.001, is_failed=False, now=200.0)
+    brokers.note("a", 0.001, is_failed=False, now=200.0)
     assert brokers.is_available("a", 200.0), "a later success ends it"
 
 
@@ -105,7 +105,7 @@ def test_an_avoided_broker_that_left_the_route_is_forgotten() -> None:
 
 def test_without_the_setting_health_does_not_matter() -> None:
     choice, queues = QueueChoice(random.Random(7), avoid_slow_brokers=False), queues_of("a", "b", count=1)
-    choice.record("a", 20.0, is_failed=True, now=0.0)
+    choice.note("a", 20.0, is_failed=True, now=0.0)
     assert {choice.next_queue("t", queues, None, 0.0).broker_name for _ in range(2)} == {"a", "b"}
 
 

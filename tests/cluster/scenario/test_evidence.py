@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from rmqlab.cluster.scenario.evidence import as_far_as_seen
-from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.evidence import as_far_as_seen, step_that_timed_out
+from rmqlab.cluster.scenario.model import Expectation, Scenario, Step
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.metrics import Source
@@ -45,6 +46,29 @@ def test_of_a_run_that_ended_early_only_what_later_events_cannot_change_is_known
 ) -> None:
     assert seen(what, value, ended_early=True) == expected
     assert seen(what, value) == str(value)
+
+
+def test_a_step_that_timed_out_was_not_reached() -> None:
+    found = Finding(metric="m", unit="events", value=0)
+    for label, value in (("writes are back", 0), ("all is consumed", None)):
+        expectation = Expectation(event="step", where={"label": label})
+        finding = as_far_as_seen(expectation, found, LABELS, (), ended_early=True, late=["writes are back"])
+        assert finding.value == value, "later steps might have been reached"
+
+
+@pytest.mark.parametrize(
+    ("failure", "index"),
+    [
+        ("step 2: 'ready' is not true after 9 s; last seen: broker-a\nis starting", 1),
+        ("step 1: 'ready' is not true after 120 s", 0),
+        ("step 2: broker-a is dead", None),
+        ("the run was interrupted", None),
+    ],
+)
+def test_the_step_that_timed_out_is_found_by_the_failure(failure: str, index: int | None) -> None:
+    steps = (Step(wait="ready"), Step(wait="ready", within=9.0))
+    scenario = Scenario(name="n", claim="c", cluster=ClusterSpec(), steps=steps)
+    assert step_that_timed_out(scenario, failure) is (None if index is None else steps[index])
 
 
 @pytest.mark.parametrize(
