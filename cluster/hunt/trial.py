@@ -91,13 +91,13 @@ def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
 def try_case(case: Case, names: Iterable[str]) -> Trial:
     """Play a case in this process. Call it in a child: it changes global state."""
     claims = claims_for(case, names)
-    options = Options(profile=case.profile, seed=case.seed, keeps_stores=True)
+    options = Options(profile=case.profile, seed=case.seed, keeps_stores=True, accepts_time_outs=True)
     return _simulated(bind_case(case, claims), options, lambda run: _judge(run, case, claims))
 
 
 def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
     """As `try_case`: play a scenario with a seed."""
-    options = Options(profile=profile, seed=seed, keeps_stores=True)
+    options = Options(profile=profile, seed=seed, keeps_stores=True, accepts_time_outs=True)
     return _simulated(scenario, options, _judge_expectations)
 
 

@@ -93,7 +93,8 @@ class RunRecord:
         findings = judge_run(entries, self._stores(entries), surveys, read_record(self.directory.cluster.path))
         rate = self.scenario.cluster.rate
         allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
-        late = [step.label for text in missing if (step := step_that_timed_out(self.scenario, text)) and step.label]
+        timed_out = [step for text in missing if (step := step_that_timed_out(self.scenario, text))]
+        is_whole = self.options.accepts_time_outs and len(timed_out) == len(missing)
         judged = [
             judge_expectation(
                 expectation,
@@ -102,8 +103,8 @@ class RunRecord:
                     self._find(expectation, entries, labels, findings),
                     labels,
                     findings.conditions.gaps,
-                    ended_early=bool(missing),
-                    late=late,
+                    ended_early=bool(missing) and not is_whole,
+                    late=[step.label for step in timed_out if step.label],
                 ),
                 allowance,
                 findings[expectation.same_as] if expectation.same_as else None,

@@ -27,6 +27,8 @@ class Options:
     """Cluster seconds per real second; None for the scenario's own."""
     seed: int | None = None
     """Random seed; drawn if None."""
+    accepts_time_outs: bool = False
+    """Judge a run that ends at a step which timed out as a whole run: a hunt's claims are about such steps."""
     keeps_stores: bool | None = None
     """None keeps the stores unless the verdict is `holds`."""
     source: str = ""

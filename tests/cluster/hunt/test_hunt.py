@@ -15,7 +15,7 @@ from rmqlab.cluster.cli.output.hunt_progress import shown
 from rmqlab.cluster.hunt import trial
 from rmqlab.cluster.hunt.case import FIRST_FAULT, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.faults import Fault
+from rmqlab.cluster.hunt.faults import Fault, kinds_for
 from rmqlab.cluster.hunt.hunt import Hunt, HuntBudget, Progress
 from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
 from rmqlab.cluster.scenario.load import load_scenario
@@ -115,6 +115,14 @@ def test_a_limit_of_the_hardened_profile_is_as_documented(name: str, seed: int, 
 
     trial = run_in_child(lambda: try_seed(limit, "hardened", seed))
     assert list(trial.broken) == [broken]
+
+
+def test_a_run_that_ends_at_a_step_which_timed_out_is_judged_as_a_whole() -> None:
+    """Seed 22: no claim is about that step, and each of the others can be judged."""
+    case = draw_case(22, "hardened", kinds_for("hardened"), is_short=True)
+
+    trial = run_in_child(lambda: try_case(case, CLAIMS))
+    assert (trial.broken, trial.unknown, trial.problem) == ({}, {}, "")
 
 
 def test_offsets_of_a_consumer_that_ends_at_the_slave_are_with_the_master_soon() -> None:
