@@ -194,9 +194,9 @@ class KvConfig:
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     """Read the file; a missing or empty one makes an empty table.
 
-    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ's start fails, or it
-    starts empty, and writes that at the next change. KvFileError if the backup is damaged too, or the file cannot be read: the older
-    backup would be saved over it.
+    If the file is damaged, or missing while its backup is there, the backup is read. RocketMQ's start fails then, or it
+    starts empty, and writes that at the next change. KvFileError if the backup is damaged, too, or the file cannot be
+    read: the older backup would be saved over it.
     """
     failures: list[str] = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):

@@ -58,8 +58,8 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
     """Change settings at once, and in their file.
 
     Unknown keys are ignored unless the file has them. Code 16 for a key that no request may change, in any spelling. If
-    one value is invalid, or the file cannot be saved, nothing changes: RocketMQ would run with other settings than those
-    of its file.
+    one value is invalid, or the file cannot be saved, nothing changes. RocketMQ would run with settings that its file
+    does not have.
     """
     try:
         requested = parse_change(request.command.body)

@@ -342,7 +342,7 @@ class MessageStore:
         """Append a piece of the master's log, without dispatch.
 
         Creates files as RocketMQ does (section 4.5), also for an empty piece. False if it does not fit into the file:
-        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError and StoreCorrupt as `append_stream`.
+        RocketMQ drops it. The caller checks that `offset` is the log's end. Errors as `CommitLog.append_stream`.
         """
         return self.log.append_stream(offset, data)
 

@@ -21,6 +21,7 @@ def are_clocks_right(faults: Iterable[Mapping[str, Any]]) -> bool:
 def latest_deleted(first_stored_at: int | None, *, are_clocks_right: bool) -> int | None:
     """Return the latest time at which a deleted message can have been created.
 
-    In milliseconds; None if it is not known. `first_stored_at` is the lowest store time of the records that the broker kept; None if it kept none.
+    In milliseconds; None if it is not known. `first_stored_at` is the lowest store time of the records that the broker
+    kept; None if it kept none.
     """
     return first_stored_at + TOLERANCE if first_stored_at is not None and are_clocks_right else None

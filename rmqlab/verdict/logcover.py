@@ -25,7 +25,7 @@ _UNKNOWN: Final = ("dangling",)
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
 _UNKNOWN_IF_MISPLACED: Final = ("offset_file_behind", "offset_file_ahead", "groups_missing")
-"""Metrics of a node's tables, which belong to the log: beside a log of another broker or run, they may be of it, too."""
+"""Metrics of a node's tables. Beside a log of another broker or run, these may belong to it, too."""
 _FLOORS_OF_ALL: Final = ("order.stored", "stored_unsent")
 """The same, of all stores together."""
 _COUNTS_OF_ALL: Final = (

@@ -1,7 +1,7 @@
 """Whole members on a simulated network, with faults of all kinds.
 
-Time is ms. Bytes between two members arrive in order, as on a TCP connection. A held link delivers them when it is released; a
-reset one loses them.
+Time is in ms. Bytes between two members arrive in order, as on a TCP connection. A held link delivers them when it is
+released; a reset one loses them.
 """
 
 import contextlib

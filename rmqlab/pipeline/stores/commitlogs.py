@@ -200,8 +200,9 @@ def segments(
 ) -> Iterator[RecordSegment]:
     """Yield the records and torn bytes that begin in [start, end) of a file, in order.
 
-    OSError. `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
-    log's last file. `find` returns where records begin. The bytes of a segment are in the window of `image`.
+    `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
+    log's last file. `find` returns where records begin. The bytes of a segment are in the window of `image`. Raises
+    OSError.
     """
     view = image.view
     image.load(start, start + FIXED_SIZE)
