@@ -80,9 +80,8 @@ def _value(expectation: Expectation, matching: Sequence[JournalEntry]) -> Findin
             value, entry = min(numbers, key=lambda pair: pair[0])
         case _:
             value, entry = max(numbers, key=lambda pair: pair[0])
-    if not isinstance(expectation.equals, str) and not _is_number(
-        value
-    ):  # the field of an open event, such as measured
+    wants_text = isinstance(expectation.equals, str)
+    if not wants_text and not _is_number(value):  # the field of an open event, such as measured
         return _finding(expectation, missing=f"{expectation.field} is not a number: {as_written(value)}")
     if observation_unit(expectation) == "s":
         value = value / 1000

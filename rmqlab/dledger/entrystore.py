@@ -17,7 +17,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
 from rmqlab.store.files.disk import Disk, StoreCorrupt
-from rmqlab.store.files.diskcalls import DiskCalls, run_calls
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.logfile import LogFile
 
@@ -303,15 +303,11 @@ class EntryStore:
 
     # ---- begin ----
 
-    def drop_first_file(self) -> None:
-        """Delete the oldest data file, and index files before the new begin.
-
-        OSError keeps all files, also if the next one does not begin with a later entry of the log.
-        """
-        run_calls(self.deletion_of_first_file())
-
     def deletion_of_first_file(self) -> DiskCalls[None]:
-        """Yield the calls of `drop_first_file`. OSError as there."""
+        """Yield the calls that delete the oldest data file.
+
+        Index files before the new begin are deleted, too. OSError keeps all files, also if the next one does not begin with a later entry of the log.
+        """
         following = self.data.files[1]
         number = EntryHeader.decode(following.view).number
         if not self.begin_index < number <= self.end_index:

@@ -20,7 +20,7 @@ from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.files.diskcalls import DiskCalls, run_calls
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.keyindex.index import Index
@@ -385,12 +385,8 @@ class MessageStore:
         if not self._closed:
             self.cleaner.check_disk()
 
-    def delete_expired(self, hour: int) -> list[str]:
-        """Make the calls of `deletion_of_expired` at once."""
-        return run_calls(self.deletion_of_expired(hour))
-
     def deletion_of_expired(self, hour: int) -> DiskCalls[list[str]]:
-        """Clean, every 10 s, at a local `hour`; return deleted commit log files."""
+        """Yield the calls of `Cleaner.deletion_of_expired`; due every 10 s."""
         return [] if self._closed else (yield from self.cleaner.deletion_of_expired(hour))
 
     def delete_topic(self, topic: str) -> None:

@@ -1,5 +1,6 @@
 """Random schedules of faults for a simulated group, each from a seed.
 
+from rmqlab.store.files.diskcalls import run_calls
 Run thousands: `python -m tests.dledger.faultschedule --count 5000`. A line of the output is a seed that breaks an
 invariant, and how.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import attrs
 
+from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.faultygroup import FaultyGroup, Node
 from tests.dledger.stores import unmapped_at_end
 
@@ -110,7 +112,7 @@ class Schedule:
             case 1 if node.server is not None:
                 node.server.store.is_full = not node.server.store.is_full
             case 2 if node.server is not None and len(node.server.store.data.files) > 2:
-                node.server.store.drop_first_file()
+                run_calls(node.server.store.deletion_of_first_file())
             case _:
                 node.disk.failures = 0.0
 

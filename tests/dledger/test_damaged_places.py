@@ -11,6 +11,7 @@ from rmqlab.dledger.codes import DLedgerError
 from rmqlab.dledger.entry import UNIT
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.files.diskcalls import run_calls
 
 DATA_FILE = 1024
 INDEX_FILE = 16 * 32
@@ -53,7 +54,7 @@ def test_a_file_is_not_deleted_if_the_next_one_has_a_wrong_index(tmp_path: Path,
     overwrite(second, INDEX_AT, number.to_bytes(8, "big", signed=True))
     store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE)
     with pytest.raises(OSError, match=f"begins with entry {number}, expected a later one: '{second}'"):
-        store.drop_first_file()
+        run_calls(store.deletion_of_first_file())
     assert first.exists()
     assert (store.begin_index, store.get(0).index) == (0, 0)
 

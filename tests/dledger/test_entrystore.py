@@ -15,6 +15,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import BODY_OFFSET, Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.store.files.disk import Disk, StoreCorrupt
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.filequeue import FileQueue
 from tests.dledger.stores import unmapped_at_end
 
@@ -148,14 +149,13 @@ def test_an_entry_leaves_eight_bytes(tmp_path: Path, size: int, *, is_next_file:
     """dledger#3"""
     store = open_small(tmp_path)
     store.append(1, bytes(100))
-    entry = store.append(1, bytes(size - 148 - 48))
-    assert (entry.pos == DATA_FILE) is is_next_file
+    assert (store.append(1, bytes(size - 148 - 48)).pos == DATA_FILE) is is_next_file
 
 
 def test_errors_have_the_codes_of_a_real_store(tmp_path: Path) -> None:
     """dledger#45"""
     store = with_golden_entries(tmp_path)
-    store.drop_first_file()
+    run_calls(store.deletion_of_first_file())
 
     def code_of(call: Callable[[], object]) -> DLedgerCode:
         with pytest.raises(DLedgerError) as caught:

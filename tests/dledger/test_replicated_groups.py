@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest
 from rmqlab.dledger.codes import PushType
 from rmqlab.dledger.member import Role
+from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.replicas import Replicas
 from tests.dledger.stores import unmapped_at_end
 
@@ -83,7 +84,7 @@ def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
     for number in range(80):
         group.append(leader, bytes([number]) * 60)
         group.run(10)
-    group.replications[leader].store.drop_first_file()
+    run_calls(group.replications[leader].store.deletion_of_first_file())
     other = group.followers_of(leader)[0]
     shutil.rmtree(tmp_path / other)
     group.restart(other)

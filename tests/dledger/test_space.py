@@ -7,6 +7,7 @@ import pytest
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.replicas import DATA_FILE, INDEX_FILE, Replicas
 
 
@@ -96,7 +97,7 @@ def test_a_follower_whose_next_entry_has_expired_begins_where_the_leader_begins(
         group.run(10)
     group.run(3000)
     for peer in (leader, other):
-        group.replications[peer].store.drop_first_file()
+        run_calls(group.replications[peer].store.deletion_of_first_file())
     if is_elected_anew:
         group.nodes[leader].is_up = False
         group.isolated.clear()

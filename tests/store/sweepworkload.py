@@ -12,6 +12,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.files.configfile import keep_config_file, on_disk, save_config_file
 from rmqlab.store.files.disk import Disk, StoreError
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config
@@ -86,7 +87,7 @@ class Workload:
         self._query(store)
         self.clock.now += 100 * _HOURS
         store.cleaner.delete_by_hand()
-        store.delete_expired(hour=4)
+        run_calls(store.deletion_of_expired(4))
         store.check_disk()
         self._put(store)
         store.delete_topic("gone")

@@ -14,6 +14,7 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.disk import StoreError
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
@@ -70,7 +71,7 @@ def read_all(store: MessageStore) -> None:
             for found in store.query("orders", f"k{number}", 32, begin, end).buffers:
                 assert decode_message(found).properties["KEYS"] == f"k{number}"
     store.check_disk()
-    store.delete_expired(hour=5)
+    run_calls(store.deletion_of_expired(5))
 
 
 def opened_and_read(root: Path) -> str | None:

@@ -17,6 +17,7 @@ import pytest
 import rmqlab.store
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.configfile import keep_unsaved_files, load_config_file
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.results import GetStatus, PutResult
@@ -44,7 +45,7 @@ def faults_of(root: Path, acknowledged: dict[bytes, PutResult], up_to: int, *, i
     Yield missing messages that end at or before `up_to`, and unexpected ones.
     """
     restarted = reopen(root)
-    restarted.delete_expired(hour=5)  # a queue file that could not be deleted before
+    run_calls(restarted.deletion_of_expired(5))  # a queue file that could not be deleted before
     try:
         for body, put in acknowledged.items():
             if restarted.min_commit_log_offset <= put.physical_offset < up_to:
@@ -109,7 +110,7 @@ def play_slave(root: Path, disk: FailingDisk) -> list[str]:
         SlaveWorkload(root / "slave", disk, master).run()
         disk.fails_at = -1
         slave = SlaveWorkload(root / "slave", FailingDisk(), master).open()
-        slave.delete_expired(hour=5)  # queue files of a log that is gone
+        run_calls(slave.deletion_of_expired(5))  # queue files of a log that is gone
         try:
             begin, end = slave.min_commit_log_offset, slave.max_commit_log_offset
             faults = [] if end <= master.max_commit_log_offset else [f"the slave's log ends at {end}"]

@@ -79,8 +79,8 @@ def test_deleting_a_log_file_deletes_its_queue_and_index_files(open_store: Open,
     for number in range(400):
         store.put(new_message(b"x" * 400, queue_id=number % 2, keys=f"k{number}"))
     clock.now += 73 * HOUR
-    assert store.delete_expired(hour=3) == []
-    assert store.delete_expired(hour=4) == [f"{0:020d}", f"{65536:020d}", f"{131072:020d}"]
+    assert run_calls(store.deletion_of_expired(3)) == []
+    assert run_calls(store.deletion_of_expired(4)) == [f"{0:020d}", f"{65536:020d}", f"{131072:020d}"]
     low = store.min_commit_log_offset
     assert low == 3 * 65536
     for queue_id in (0, 1):
@@ -110,11 +110,11 @@ def test_a_young_file_stays_though_nothing_whole_is_in_the_next(open_store: Open
     while slave.max_commit_log_offset < 65536:
         slave.append_raw(slave.max_commit_log_offset, master.read_log(slave.max_commit_log_offset, 65536))
     slave.append_raw(65536, master.read_log(65536, 50))
-    assert slave.delete_expired(hour=4) == []
+    assert run_calls(slave.deletion_of_expired(4)) == []
     clock.now += 73 * HOUR
-    assert slave.delete_expired(hour=4) == []
+    assert run_calls(slave.deletion_of_expired(4)) == []
     slave.append_raw(65586, master.read_log(65586, 5000))
-    assert slave.delete_expired(hour=4) == [f"{0:020d}"]
+    assert run_calls(slave.deletion_of_expired(4)) == [f"{0:020d}"]
 
 
 def test_a_stop_on_a_disk_that_is_too_full_keeps_abort(open_store: Open) -> None:
@@ -135,7 +135,7 @@ def test_queue_files_that_a_stop_left_behind_go_at_the_next_start(open_store: Op
     store.close()
     again = open_store()
     before = len(again.queues.table["orders", 0].files.files)
-    again.delete_expired(hour=12)
+    run_calls(again.deletion_of_expired(12))
     assert len(again.queues.table["orders", 0].files.files) < before
 
 
@@ -187,9 +187,9 @@ def test_a_slave_keeps_a_file_from_when_it_copied_it(
         slave.append_raw(at, master.read_log(at, 10_000))
     slave.check_disk()
     clock.now = now + 71 * HOUR
-    assert not slave.delete_expired(hour=4)
+    assert not run_calls(slave.deletion_of_expired(4))
     clock.now = now + 73 * HOUR
-    assert len(slave.delete_expired(hour=4)) == 2
+    assert len(run_calls(slave.deletion_of_expired(4))) == 2
 
 
 def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) -> None:
@@ -198,7 +198,7 @@ def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) ->
     store = open_store(disk=disk)
     store.put(new_message())
     clock.now += 1000 * HOUR
-    assert store.delete_expired(hour=4) == []
+    assert run_calls(store.deletion_of_expired(4)) == []
     assert store.max_queue_offset("orders", 0) == 1
 
 
@@ -249,7 +249,7 @@ def test_a_failed_deletion_is_retried_and_logged_once(
     assert len(names) == 4
     clock.now += 100 * HOUR
     store.put(new_message(b"x" * 400))
-    deleted = [store.delete_expired(hour=4) for _ in range(3)]
+    deleted = [run_calls(store.deletion_of_expired(4)) for _ in range(3)]
     assert deleted == [[] if kept == "commitlog" else names[:3], [], []]
     assert [record.message for record in caplog.records if "not deleted" in record.message] == [
         record.message for record in caplog.records[-1:]
@@ -258,9 +258,9 @@ def test_a_failed_deletion_is_retried_and_logged_once(
     assert (store.get_message("orders", 0, 0, 1).count == 1) == (kept == "commitlog")
     disk.kept = ""
     if kept == "commitlog":
-        assert store.delete_expired(hour=4) == names[:3]
+        assert run_calls(store.deletion_of_expired(4)) == names[:3]
     else:
-        store.delete_expired(hour=5)
+        run_calls(store.deletion_of_expired(5))
     assert [path.name for path in (root / "commitlog").iterdir()] == names[3:]
     assert min(int(path.name) for path in (root / "consumequeue" / "orders" / "0").iterdir()) > 0
     assert len(list((root / "index").iterdir())) < 5

@@ -8,6 +8,7 @@ from rmqlab.dledger.entry import BODY_OFFSET
 from rmqlab.pipeline.stores.commitlogs import find_logs, log_files
 from rmqlab.remoting.message import decode_messages
 from rmqlab.store.files.disk import StoreError
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.log.loglayout import log_begin
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.compare import LogImage, Verdict, compare_logs
@@ -120,10 +121,10 @@ def test_plain_files_expire_first_and_all_of_them(open_member: Open) -> None:
     member = join(open_member, *(bytes([number]) * 5000 for number in range(30)))
     hour = 3_600_000
     member.clock.now += 73 * hour
-    assert member.store.delete_expired(4) == [f"{number * FILE:020d}" for number in range(3)]
+    assert run_calls(member.store.deletion_of_expired(4)) == [f"{number * FILE:020d}" for number in range(3)]
     assert (member.log.min_offset, member.store.min_queue_offset("orders", 0)) == (DIVIDE, len(OLD))
     assert member.log.entries.begin_index == 0
-    assert member.store.delete_expired(4) == [f"{number * FILE:020d}" for number in range(3, 5)]
+    assert run_calls(member.store.deletion_of_expired(4)) == [f"{number * FILE:020d}" for number in range(3, 5)]
     assert member.log.entries.begin_index > 0
 
 

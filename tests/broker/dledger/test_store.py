@@ -22,6 +22,7 @@ from rmqlab.dledger.group import GroupSettings
 from rmqlab.pipeline.stores.commitlogs import find_logs, log_files, segments
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.store.files.disk import Disk, StoreError
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.log.readableend import EVERYTHING, readable_end
@@ -273,10 +274,10 @@ def test_files_expire_an_hour_after_those_of_a_plain_broker(open_member: Open) -
         member.put(bytes([number]) * 5000)
     (count, hour) = (len(member.log.files.files), 3_600_000)
     member.clock.now += 72 * hour + hour // 2
-    assert (count, member.store.delete_expired(4)) == (3, [])
+    assert (count, run_calls(member.store.deletion_of_expired(4))) == (3, [])
     member.clock.now += hour // 2
-    assert member.store.delete_expired(5) == []
-    assert member.store.delete_expired(4) == [f"{0:020d}", f"{64 * 1024:020d}"]
+    assert run_calls(member.store.deletion_of_expired(5)) == []
+    assert run_calls(member.store.deletion_of_expired(4)) == [f"{0:020d}", f"{64 * 1024:020d}"]
     begin = member.log.entries.begin_index
     assert (begin > 20, member.store.min_queue_offset("orders", 0)) == (True, begin)
     member.kill()

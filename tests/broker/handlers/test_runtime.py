@@ -15,6 +15,7 @@ from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, KVTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.net.alignedtimer import AlignedTimer
+from rmqlab.store.files.diskcalls import run_calls
 
 OpenBroker = Callable[..., TalkingBroker]
 
@@ -153,11 +154,11 @@ def test_old_files_are_deleted_by_hand_at_any_hour(talk: TalkingBroker) -> None:
     fill_three_files(talk)
     store = talk.broker.store
     assert talk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS
-    assert [store.delete_expired(hour=7) for _ in range(20)] == [[]] * 20
+    assert [run_calls(store.deletion_of_expired(7)) for _ in range(20)] == [[]] * 20
     talk.clock.advance(73 * 3600)
-    assert store.delete_expired(hour=7) == []
+    assert run_calls(store.deletion_of_expired(7)) == []
     talk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
-    assert len(store.delete_expired(hour=7)) == 2
+    assert len(run_calls(store.deletion_of_expired(7))) == 2
     assert info(talk)["commitLogMinOffset"] == str(2 * 1_048_576)
 
 
