@@ -129,6 +129,15 @@ def find_repeats(history: History) -> Iterator[Repeat]:
         earlier.append(delivery)
 
 
+_Moment = tuple[int, str, int]
+"""Time, node and place in its journal: they order the events of one millisecond, too."""
+_NEVER: _Moment = (-1, "", 0)
+
+
+def _moment(entry: JournalEntry) -> _Moment:
+    return entry.at_millis, entry.node, entry.seq
+
+
 class _Causes:
     """Events that explain repeats: commits, moved offsets, assigned queues."""
 
@@ -140,14 +149,14 @@ class _Causes:
         for commit in history.commits:  # with each, the highest offset committed up to then
             known = self._commits[commit.group, commit.queue]
             known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
-        self._assignments: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+        self._assignments: dict[tuple[str, str], list[_Moment]] = collections.defaultdict(list)
         self._resets = [
             (entry.at_millis, str(entry.fields.get("group")), str(entry.fields.get("topic")))
             for entry in history.of_kind("offset_reset")
         ]
         for entry in history.of_kind("rebalanced"):
             for queue in entry.fields.get("added") or ():
-                self._assignments[entry.node, str(queue)].append(entry.at_millis)
+                self._assignments[entry.node, str(queue)].append(_moment(entry))
 
     def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
         """Return the cause of a repeated delivery, and the reason for it."""
@@ -162,7 +171,7 @@ class _Causes:
             return "offset_rollback", why
         if before.node != delivery.node:
             return "rebalance", f"{before.node} received it before, and no commit was beyond it"
-        if self._assigned_at(delivery) > before.at:
+        if self._assigned_at(delivery) > _moment(before.entry):
             return "rebalance", f"{delivery.node} was assigned {delivery.queue} again"
         if _is_same_entry(delivery.entry, before.entry):
             return "unexplained", "the journal has this entry twice"
@@ -177,25 +186,24 @@ class _Causes:
         if any(since <= at <= delivery.at and reset == (group, topic) for at, group, topic in self._resets):
             return "a request reset the offsets of the group"
         # A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
-        asked_at = self._assigned_at(delivery)
-        if before.node == delivery.node and asked_at <= before.at:
+        asked = self._assigned_at(delivery)
+        is_taken = asked > _moment(before.entry)
+        if before.node == delivery.node and not is_taken:
             return ""
         known = self._commits[key]
-        index = bisect.bisect_right(
-            known, asked_at if asked_at > before.at else delivery.at, key=lambda commit: commit[0]
-        )
+        index = bisect.bisect_right(known, asked[0] if is_taken else delivery.at, key=lambda commit: commit[0])
         if index and known[index - 1][1] > delivery.offset:
             return f"offset {known[index - 1][1]} had been committed"
         return ""
 
-    def _assigned_at(self, delivery: Delivery) -> int:
+    def _assigned_at(self, delivery: Delivery) -> _Moment:
         """Return when the queue was last assigned to the consumer of a delivery.
 
-        -1 if the journal does not contain it.
+        `_NEVER` if the journal does not contain it.
         """
-        times = self._assignments[delivery.node, str(delivery.queue)]
-        index = bisect.bisect_right(times, delivery.at)
-        return times[index - 1] if index else -1
+        moments = self._assignments[delivery.node, str(delivery.queue)]
+        index = bisect.bisect_right(moments, _moment(delivery.entry))
+        return moments[index - 1] if index else _NEVER
 
 
 def _is_same_entry(one: JournalEntry, other: JournalEntry) -> bool:

@@ -56,7 +56,7 @@ class MadeUpRun:
     def add(self, node: str, kind: str, **fields: Any) -> JournalEntry:
         """Add an entry, 10 ms after the one before."""
         self.now += 10
-        entry = JournalEntry(self.now, node, kind, fields)
+        entry = JournalEntry(self.now, node, kind, fields, seq=len(self.entries) + 1)
         self.entries.append(entry)
         return entry
 

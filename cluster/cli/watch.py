@@ -16,7 +16,7 @@ from rmqlab.cluster.cli.terms import command, directory_of, fail, name_option
 from rmqlab.cluster.supervisor.command import CommandFailedError, SupervisorEndedError, ask_stream
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.plan.status import Document
-from rmqlab.cluster.supervisor.processes import leaves
+from rmqlab.runtime.exceptiongroups import leaves
 
 
 @click.command()

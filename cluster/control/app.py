@@ -37,9 +37,9 @@ from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.plan.topology import UnknownTargetError
-from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.faults import FaultError
 from rmqlab.runtime.bounds import cut_text
+from rmqlab.runtime.exceptiongroups import leaves
 
 _LONGEST_ERROR = 10_000
 _NAMING = ("target", "condition", "group", "nameserver")

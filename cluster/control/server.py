@@ -28,8 +28,8 @@ from rmqlab.cluster.control.messages import (
     error_response,
 )
 from rmqlab.cluster.jsontext import json_text
-from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.exceptiongroups import leaves
 
 CHUNK = 64 * 2**10
 _HEADERS = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Connection", "close"))

@@ -18,6 +18,7 @@ from rmqlab.cluster.supervisor.fork.child import SpawnRequest
 from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.config.settings import SettingsError
+from rmqlab.runtime.exceptiongroups import leaves
 from rmqlab.runtime.identity import Identity, set_identity
 from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter, opened
 from rmqlab.runtime.net.network import set_network
@@ -77,7 +78,7 @@ class Process:
             await serve(module.main, module.load_config(request.config), link, stream, self._requests, exit_now)
         except* (SettingsError, StartError) as group:
             failed = True
-            log.error("%s: %s", request.name, "; ".join(map(str, group.exceptions)))  # noqa: TRY400 -- a known reason
+            log.error("%s: %s", request.name, "; ".join(map(str, leaves(group))))  # noqa: TRY400 -- a known reason
         except* Exception:  # noqa: BLE001 -- the last frame of a process
             failed = True
             log.critical("%s", traceback.format_exc())

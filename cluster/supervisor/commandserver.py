@@ -19,10 +19,10 @@ from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.plan.eventfilter import UnknownKindError
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.plan.topology import UnknownTargetError
-from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.faults import FaultError
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.exceptiongroups import leaves
 from rmqlab.runtime.node.mapcodec import CHUNK, ControlError
 
 ASK_SECONDS = 5.0
@@ -129,9 +129,9 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio
     except* ControlError as group:
         for exc in leaves(group):
             supervisor.record("", "control_error", reason=f"command socket: {exc}")
-    except* Exception as group:  # noqa: BLE001 - a boundary
-        for exc in leaves(group):
-            supervisor.processes.errors.caught("command connection", exc)
+    except* Exception as failed:  # noqa: BLE001 - a boundary
+        for error in leaves(failed):
+            supervisor.processes.errors.caught("command connection", error)
     return done
 
 

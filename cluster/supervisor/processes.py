@@ -5,7 +5,7 @@ ready, and its events. All waits are for such facts, with timeouts in real secon
 """
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -23,6 +23,7 @@ from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.clock import RatedClock, real_seconds
+from rmqlab.runtime.exceptiongroups import leaves
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.node.control import Event, Ready, Stopping
 from rmqlab.runtime.node.mapcodec import ControlError
@@ -283,12 +284,3 @@ class Processes:
     def _is_attentive(self, name: str) -> bool:
         process = self.state_of(name)
         return process.is_alive and not process.is_paused
-
-
-def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    """Yield the exceptions of a group and of its nested groups."""
-    for exc in group.exceptions:
-        if isinstance(exc, BaseExceptionGroup):
-            yield from leaves(exc)
-        else:
-            yield exc

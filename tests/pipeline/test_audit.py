@@ -35,6 +35,7 @@ from tests.pipeline.violations import (
     leave_attempts,
     move_clock,
     planted_run,
+    reassign_at_once,
     stop,
     write_run,
 )
@@ -134,7 +135,7 @@ def test_both_count_what_no_slave_has(spark: "SparkSession", tmp_path: pathlib.P
 
 def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
-    for plant in (move_clock, hold_pulls, cut_off_pull, correct, leave_attempts, stop):
+    for plant in (reassign_at_once, move_clock, hold_pulls, cut_off_pull, correct, leave_attempts, stop):
         plant(run)
     findings = compare(spark, write_run(run, tmp_path)).findings
     expected = {
@@ -142,6 +143,8 @@ def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path:
         "group_read_unavailable shop": pytest.approx(6.03, abs=0.1),
         "group_read_unavailable other": pytest.approx(20.06, abs=0.1),
         "group_read_unavailable cut-1": pytest.approx(7.03, abs=0.1),
+        "duplicates.rebalance": 1,
+        "duplicates.unexplained": 1,
         "offset_rollbacks": 2,
         "rolled_back shop": 50,
         "clock_disagreement late-1": pytest.approx(20, abs=0.1),

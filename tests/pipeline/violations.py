@@ -289,6 +289,20 @@ def repeat_after_commits(run: MadeUpRun) -> None:
     run.deliver(171, 9, queue_id=9)
 
 
+def reassign_at_once(run: MadeUpRun) -> None:
+    """In one millisecond: behind the delivery of a message, before that of another."""
+    for number, queue_id in ((180, 20), (181, 21)):
+        run.send(number, queue_id=queue_id)
+    run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:21"], removed=[], held=[])
+    run.now -= 10
+    for number, queue_id in ((180, 20), (181, 21)):
+        run.deliver(number, 0, queue_id=queue_id)
+        run.now -= 10
+    run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:20"], removed=[], held=[])
+    for number, queue_id in ((180, 20), (181, 21)):
+        run.deliver(number, 0, queue_id=queue_id)
+
+
 def reset_offsets(run: MadeUpRun) -> None:
     """One repetition follows a reset, and one is too late for it."""
     run.send(175, queue_id=10)
@@ -351,6 +365,7 @@ PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
     (correct, "offset_rollbacks shop"),
     (move_clock, "clock_disagreement late-1"),
     (repeat_after_commits, "duplicates.unexplained"),
+    (reassign_at_once, "duplicates.rebalance"),
     (reset_offsets, "duplicates.offset_rollback"),
     (leave_attempts, "detection namesrv-1"),
     (stop, "lost.SEND_OK"),

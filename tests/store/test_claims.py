@@ -192,15 +192,21 @@ def test_a_light_queue_keeps_its_last_entry_after_a_kill(quick_path: Path) -> No
 
 @attrs.define
 class UnwritableDisk(Disk):
-    """Has no room for a new checkpoint."""
+    """Rejects a new checkpoint."""
+
+    number: int
 
     def truncate(self, descriptor: int, size: int) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink().name == "checkpoint":
-            raise OSError(errno.ENOSPC, "no room")
+            raise OSError(self.number, "no room")
         super().truncate(descriptor, size)
 
 
-def test_a_start_that_cannot_withdraw_the_claim_names_the_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [pytest.param(errno.ENOSPC, ": free some space", id="full"), pytest.param(errno.EIO, "", id="failing")],
+)
+def test_a_start_that_cannot_withdraw_the_claim_names_the_checkpoint(tmp_path: Path, number: int, remedy: str) -> None:
     """A later start would not look for the entries that this one has to make again."""
     store = opened(tmp_path)
     put(store, COUNT)
@@ -208,8 +214,8 @@ def test_a_start_that_cannot_withdraw_the_claim_names_the_checkpoint(tmp_path: P
     store.close()
     shutil.rmtree(tmp_path / "consumequeue" / "orders")
     (tmp_path / "checkpoint").unlink()
-    with pytest.raises(StoreError, match=r"checkpoint and abort cannot be written: no room\. .*: free some space"):
-        opened(tmp_path, UnwritableDisk())
+    with pytest.raises(StoreError, match=rf"checkpoint and abort cannot be written: no room\. .*know that{remedy}$"):
+        opened(tmp_path, UnwritableDisk(number))
     again = opened(tmp_path)
     assert entered(again) == whole
     again.close()

@@ -288,11 +288,13 @@ select * from numbered where nth > 1
 
 _CAUSES = f"""
 with taken as (
-    select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
+    select node, seq, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
     from cluster_events where kind = 'rebalanced'
 ), asked as (
+    -- Of the assignments to the consumer between both deliveries, the last: of one process, `seq` orders events.
     select r.seq, max(t.at) taken_at from repeated r join taken t
-        on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue) and t.at <= r.at
+        on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue)
+        and t.seq > r.same.seq and t.seq <= r.seq
     group by r.seq
 ), moved as (
     select distinct r.seq from repeated r join offset_moves m
@@ -306,14 +308,14 @@ with taken as (
     select r.seq, max(c.offset) farthest
     from repeated r left join asked a on r.seq = a.seq join commits c
         on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue
-        and c.at <= if(coalesce(a.taken_at, -1) > r.same.at, a.taken_at, r.at)
-    where r.same is not null and (r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at) group by r.seq
+        and c.at <= coalesce(a.taken_at, r.at)
+    where r.same is not null and (r.same.node != r.node or a.taken_at is not null) group by r.seq
 )
 select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
     case when r.reconsume_times > 0 then 'redelivery'
         when r.same is null then 'client_retry'
         when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
-        when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
+        when r.same.node != r.node or a.taken_at is not null then 'rebalance'
         else 'unexplained' end cause,
     coalesce(r.same.node = r.node and r.same.at = r.at, false) is_entry_again
 from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq

@@ -7,12 +7,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import trio
 
 from rmqlab.runtime.clock import RatedClock, real_seconds
+from rmqlab.runtime.exceptiongroups import leaves
 from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults, set_process_faults
 from rmqlab.runtime.node.control import ControlLink
@@ -58,7 +59,7 @@ def run_process(
         known, unknown = group.split(_is_known)
         if unknown is not None:
             raise
-        for exc in _leaves(known):
+        for exc in leaves(known) if known else ():
             print(printable_lines(f"{name}: {exc}"), file=sys.stderr)
         sys.exit(1)
     else:
@@ -151,11 +152,3 @@ def _is_known(exc: BaseException) -> bool:
     return isinstance(exc, StartError) or (
         isinstance(exc, OSError) and exc.errno in {errno.EADDRINUSE, errno.EADDRNOTAVAIL}
     )
-
-
-def _leaves(exc: BaseException | None) -> Iterator[BaseException]:
-    if isinstance(exc, BaseExceptionGroup):
-        for part in exc.exceptions:
-            yield from _leaves(part)
-    elif exc is not None:
-        yield exc

@@ -5,6 +5,7 @@ not leave files that say that the queues are complete: the next start would not 
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 
 import attrs
@@ -74,7 +75,8 @@ class CompletenessClaim:
         try:
             yield
         except OSError as exc:
+            remedy = ": free some space" if exc.errno in {errno.ENOSPC, errno.EDQUOT} else ""
             raise StoreError(
                 f"{self.checkpoint.path} and abort cannot be written: {exc.strerror or exc}. The log, queues or the index"
-                " have damage that this start must repair, and the next start must know that: free some space"
+                f" have damage that this start must repair, and the next start must know that{remedy}"
             ) from exc

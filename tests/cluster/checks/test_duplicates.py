@@ -1,7 +1,9 @@
 """Duplicates: each cause planted and found by name, compared with manual counting."""
 
 import collections
+import functools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,11 @@ def clean_run() -> MadeUpRun:
         run.deliver(number, offset=number)
     run.commit(10)
     return run
+
+
+def reassign(run: MadeUpRun, node: str = "consume-1") -> None:
+    """Assign the queue to a consumer."""
+    run.add(node, "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
 
 
 def causes(findings: Findings) -> dict[str, int]:
@@ -62,7 +69,7 @@ def test_a_message_sent_back_is_a_redelivery() -> None:
 
 def test_redelivery_below_a_committed_offset_is_a_rollback() -> None:
     run = clean_run()
-    run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    reassign(run, "consume-2")
     for number in range(6, 10):
         run.deliver(number, offset=number, node="consume-2")
     findings = run.judge()
@@ -92,7 +99,7 @@ def test_a_queue_that_changed_hands_before_a_commit_is_a_rebalance() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.commit(8)
-    run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    reassign(run, "consume-2")
     run.commit(10)  # of the last owner, and too late: the new one has asked already
     for number in (8, 9):
         run.deliver(number, offset=number, node="consume-2")
@@ -102,9 +109,23 @@ def test_a_queue_that_changed_hands_before_a_commit_is_a_rebalance() -> None:
 def test_a_queue_reassigned_to_the_same_consumer_is_a_rebalance() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
-    run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    reassign(run)
     run.deliver(9, offset=9)
     assert causes(run.judge()) == {"rebalance": 1}
+
+
+@pytest.mark.parametrize("cause", ["rebalance", "unexplained"])
+def test_events_of_one_millisecond_happened_in_the_order_of_the_journal(cause: str) -> None:
+    """A hunt found an assignment in the millisecond of a delivery: 1795872782."""
+    run = MadeUpRun()
+    run.send(0)
+    events = [functools.partial(run.deliver, 0, offset=0), functools.partial(reassign, run)]
+    started = run.now
+    for event in reversed(events) if cause == "unexplained" else events:
+        run.now = started
+        event()
+    run.deliver(0, offset=0)
+    assert causes(run.judge()) == {cause: 1}
 
 
 def test_the_highest_offset_that_was_committed_counts_and_not_the_last() -> None:

@@ -1,5 +1,6 @@
 """Clusters on a simulated machine: processes, signals, logs, faults."""
 
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rmqlab.cluster.supervisor.fork.child import SpawnRequest
 from rmqlab.cluster.supervisor.fork.forklaunch import WORKLOAD_MODULES
 from rmqlab.cluster.supervisor.fork.forkserver import NotSpawned, Report
 from rmqlab.cluster.supervisor.host import Host
+from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import FAULTS
 from rmqlab.faults.documents import example_of
@@ -54,6 +56,24 @@ def test_a_killed_broker_starts_again_on_its_store(tmp_path: Path) -> None:
     kinds = kinds_in(tmp_path, "broker-a")
     assert kinds.count("node_ready") == 2
     assert "node_killed" in kinds
+
+
+def test_a_broker_that_cannot_start_logs_why(tmp_path: Path) -> None:
+    """The reason arrives in a group of groups, one for each nursery around it."""
+
+    async def play(cluster: Cluster) -> str:
+        await cluster.kill("broker-a")
+        store = tmp_path / "broker-a" / "store"
+        shutil.rmtree(store)
+        store.touch()
+        with pytest.raises(NodeFailedError) as raised:
+            await cluster.start("broker-a")
+        return str(raised.value)
+
+    said = on_cluster(tmp_path, play, SPEC)
+    (logged,) = [line for line in (tmp_path / "broker-a" / "node.log").read_text().splitlines() if "ERROR" in line]
+    assert str(tmp_path / "broker-a" / "store") in logged
+    assert "Exceptions from Trio nursery" not in said + logged
 
 
 def test_each_node_logs_to_its_own_file_in_virtual_time(tmp_path: Path) -> None:
