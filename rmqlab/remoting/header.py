@@ -68,10 +68,11 @@ def _text(value: object) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
-_FRACTION = re.compile(rb'"[-+0-9:\s]++[.eE]')
+_FRACTION = re.compile(rb':[-+0-9"\s]++(?<!")[.eE]')
 """Finds values, quoted or not, that begin with a number with a fraction or an exponent.
 
-msgspec accepts `1.0` and `1e5` as integers, and Java rejects them.
+msgspec accepts `1.0` and `1e5` as integers, and Java rejects them. Each header is searched: headers have fewer colons
+than quotes, and one class of characters is faster than two.
 """
 _FRACTION_TEXT = re.compile(r"[-+]?[0-9]++[.eE]")
 
