@@ -47,6 +47,21 @@ def _brokers_stop_with_a_quick_disk(faults: Sequence[Fault]) -> bool:
     )
 
 
+def _brokers_start_with_a_disk_that_syncs(faults: Sequence[Fault]) -> bool:
+    """True if no broker starts while its syncs fail.
+
+    A start that has to repair its store must first write to disk that it is damaged, and is refused otherwise.
+    """
+    return not any(
+        KINDS[fault.kind].ends_with_start
+        and other.kind == "failing-sync"
+        and fault.target == other.target
+        and other.at - _GAP <= fault.ends_at <= other.ends_at + _GAP
+        for fault in faults
+        for other in faults
+    )
+
+
 def _is_during(fault: Fault, other: Fault) -> bool:
     return other.at <= fault.at <= other.ends_at
 
@@ -66,5 +81,6 @@ _RULES: Sequence[Callable[[Sequence[Fault]], bool]] = (
     _one_disk_loses_data,
     _brokers_start_with_a_nameserver,
     _brokers_stop_with_a_quick_disk,
+    _brokers_start_with_a_disk_that_syncs,
     _one_fault_at_a_time,
 )

@@ -53,6 +53,8 @@ class Pusher:
     """The entry to compare next; -1: the last one."""
     _write_index: int = -1
     """The entry to append next."""
+    _had_at_refusal: int | None = None
+    """The last entry that the peer was known to have when it last refused an APPEND in this term."""
     _pending: Pending = attrs.field(factory=Pending)
     _quota: Quota = attrs.Factory(lambda self: Quota(self.member.settings.peer_push_quota), takes_self=True)
     _rests_until: int | None = None
@@ -112,6 +114,7 @@ class Pusher:
         if self._term != self.member.term:
             self._term = self.member.term
             self.acks.enter_term()
+            self._had_at_refusal = None
             self._start_comparing()
         return True
 
@@ -265,6 +268,17 @@ class Pusher:
             others = max(0, response.count - 1) if self._has_batches else 0
             self.acks.report(response.term, self.peer, response.index + others, now)
         elif code is DLedgerCode.INCONSISTENT_STATE and self.type is PushType.APPEND:
+            self._compare_again(now)
+
+    def _compare_again(self, now: int) -> None:
+        """Compare at once, or after a pause if the peer has taken nothing since it last refused.
+
+        A peer whose disk is full refuses each entry. DLedger compares and appends without an end, with 1 ms in between.
+        """
+        before, self._had_at_refusal = self._had_at_refusal, self.acks.watermark(self.peer)
+        if before == self._had_at_refusal:
+            self._fail(now)
+        else:
             self._start_comparing()
 
     def _committed(self, response: PushEntryResponse | None) -> None:

@@ -379,6 +379,27 @@ def test_an_inconsistent_peer_is_compared_again(tmp_path: Path) -> None:
     assert of_n1(leader) == [(PushType.COMPARE, 1)]
 
 
+def test_a_peer_that_refuses_an_entry_again_rests(tmp_path: Path) -> None:
+    """A peer with a full disk: both members were busy with nothing else. A pause of 500 ms as after errors."""
+    leader = appending(tmp_path)
+    leader.append([b"b"], "two", 100)
+    refusal = PushEntryResponse(code=DLedgerCode.INCONSISTENT_STATE, term=3, end_index=0)
+    answers = [
+        (PushType.APPEND, 1, refusal),
+        (PushType.COMPARE, 1, refusal),
+        (PushType.COMPARE, 0, PushEntryResponse(term=3, end_index=0)),
+        (PushType.APPEND, 1, refusal),
+    ]
+    for now, (push_type, index, response) in enumerate(answers, 127):
+        (sent,) = (each for each in leader.pushers["n1"].take_pushes() if each.request.type is push_type)
+        assert sent.request.first_index == index
+        leader.receive(sent, response, now)
+    leader.work(629)
+    assert of_n1(leader) == []
+    leader.work(630)
+    assert of_n1(leader) == [(PushType.COMPARE, 1)]
+
+
 def test_a_comparison_that_ends_without_leadership_is_begun_again(tmp_path: Path) -> None:
     """dledger#36: a leader that resigned may be elected again in its term."""
     leader = new_leader(tmp_path, entries=1)

@@ -192,6 +192,14 @@ def test_no_broker_stops_while_its_disk_is_slow() -> None:
     assert is_possible([slow, Fault("restart", "broker-a-s", 30, 0.0), Fault("kill", "broker-a", 30, 5.0)])
 
 
+def test_no_broker_starts_while_its_syncs_fail() -> None:
+    failing = Fault("failing-sync", "broker-a", 20, 20)
+
+    assert not is_possible([failing, Fault("kill", "broker-a", 15, 10)])
+    assert not is_possible([failing, Fault("power-loss", "broker-a", 25, 16)])
+    assert is_possible([failing, Fault("kill", "broker-a-s", 15, 10), Fault("kill", "broker-a", 25, 30)])
+
+
 def test_a_case_may_end_with_its_faults_in_force() -> None:
     faults = (
         Fault("kill", "broker-a", 20, 10),
