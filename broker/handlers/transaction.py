@@ -7,8 +7,9 @@ earlier resolution is not detected: a message committed twice is delivered twice
 from typing import Any
 
 from rmqlab.broker.deferred.halfmessages import committed, op_record, resumed
+from rmqlab.broker.deferred.redirect import redirect_delayed
 from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
-from rmqlab.broker.handlers.send import NOT_STORED, STORED, delay
+from rmqlab.broker.handlers.send import NOT_STORED, STORED
 from rmqlab.broker.state import Broker
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
@@ -126,7 +127,7 @@ def _committed(broker: Broker, half: StoredMessage) -> NewMessage:
     properties = dict(half.properties)
     try:
         message = committed(half)
-        if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
+        if properties.get(PROPERTY_DELAY) and redirect_delayed(broker.store, message, properties):
             properties.pop(PROPERTY_TRAN_MSG, None)
             message.properties = format_properties(properties)
     except ValueError as exc:
