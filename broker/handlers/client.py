@@ -1,15 +1,19 @@
-"""Heartbeats and group membership.
+"""Heartbeats, group membership, and the check of a consumer's expression.
 
 Classes ClientManageProcessor, ConsumerManageProcessor.
 """
 
 from collections.abc import Iterator
 
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.table import compiled, is_tag_type
+from rmqlab.broker.handlers.pullfilter import check_expression_type
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, Member, TooManyClientsError
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
-from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
@@ -81,6 +85,24 @@ def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, req
     return Reply(header={})
 
 
+def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
+    """Check a consumer's expression. A consumer does not start if the reply is not 0.
+
+    Tags are always valid (broker-requests#48).
+    """
+    if request.command.body.strip() in NO_OBJECT:
+        return Reply()
+    subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
+    if subscription is None or is_tag_type(subscription.expression_type):
+        return Reply()
+    check_expression_type(broker, subscription.expression_type)
+    try:
+        compiled(subscription.expression_type, subscription.sub_string)
+    except FilterError as exc:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{subscription.sub_string}: {exc}") from None
+    return Reply()
+
+
 def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request) -> Reply:
     """Return the client ids of a group (broker-requests#40).
 
@@ -95,6 +117,7 @@ def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupReq
 
 ROUTES: list[Route[Broker]] = [
     Route(RequestCode.HEART_BEAT, None, heart_beat),
+    Route(RequestCode.CHECK_CLIENT_CONFIG, None, check_client_config),
     Route(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, unregister_client),
     Route(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, get_consumer_list_by_group),
 ]
