@@ -9,7 +9,8 @@ from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.table import compiled, is_tag_type
 from rmqlab.broker.handlers.pullfilter import check_expression_type
 from rmqlab.broker.state import Broker
-from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, Member, TooManyClientsError
+from rmqlab.broker.tables.clients import Member
+from rmqlab.broker.tables.memberships import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, TooManyClientsError
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
@@ -51,7 +52,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
         if broker.topics.get(retry_topic) is None and broker.topics.has_room(retry_topic):
             broker.topics.create_plain(retry_topic, group.retry_queue_nums, unit_mode=consumer.unit_mode)
             broker.registration.register_soon(oneway=True)
-    is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())
+    is_new = not broker.consumers.has_member(consumer.group_name, member.channel)
     if broker.consumers.register(consumer, member):
         broker.notify_group(consumer.group_name)
     if is_new:
@@ -64,7 +65,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
 
 
 def _register_producer(broker: Broker, group: str, member: Member) -> None:
-    is_new = member.channel not in broker.producers.groups.get(group, {})
+    is_new = not broker.producers.has_member(group, member.channel)
     broker.producers.register(group, member)
     if is_new:
         broker.emit("producer_joined", group=group, client_id=member.client_id)
