@@ -112,9 +112,7 @@ def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoReq
 @in_slices
 def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Work:
     """Return the store times of each queue's first, last and last consumed message."""
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    topic = broker.topics.require(header.topic)
     spans = Parts()
     for queue_id in range(topic.write_queue_nums):
         spans.add(encode_part(_time_span(broker, header.topic, header.group, queue_id)))

@@ -136,18 +136,12 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
     """Do the checks in RocketMQ's order (broker-requests section 2.2)."""
     if not broker.config.broker_permission & PERM_READ:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be read")
-    group = broker.subscriptions.find(header.consumer_group)
-    if group is None:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.consumer_group} does not exist"
-        )
+    group = broker.subscriptions.require(header.consumer_group)
     if not group.consume_enable:
         raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
     if header.sys_flag & SUSPEND and header.suspend_timeout_millis is None:
         raise HeaderError("suspendTimeoutMillis is missing, but the sysFlag allows to hold the pull")
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    topic = broker.topics.require(header.topic)
     if not topic.perm & PERM_READ:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
     if not 0 <= header.queue_id < topic.read_queue_nums:

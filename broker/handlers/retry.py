@@ -9,6 +9,7 @@ import random
 
 from rmqlab.broker.deferred.message_copy import can_be_topic, copy_of
 from rmqlab.broker.deferred.redirect import redirect_delayed
+from rmqlab.broker.handlers.query import decoded_at
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.topics import PERM_WRITE
 from rmqlab.remoting import names
@@ -22,9 +23,7 @@ from rmqlab.remoting.message import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
     NewMessage,
-    RecordError,
     StoredMessage,
-    decode_message,
     format_properties,
 )
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
@@ -47,7 +46,9 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
         return Reply()  # the message is dropped silently, as in RocketMQ
     topic = names.RETRY_PREFIX + header.group
     _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
-    stored = _stored_at(broker, header.offset)
+    stored = decoded_at(broker, header.offset)
+    if stored is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {header.offset}")
     limit = retry_limit(group, header.max_reconsume_times, request.command.version)
     level = header.delay_level or java_int(FIRST_RETRY_LEVEL + stored.reconsume_times)
     queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311 - spreads load
@@ -91,21 +92,8 @@ def _outcome(status: PutStatus, cause: str | None) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, remark=cause or status.name)
 
 
-def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
-    """The message at a commit log offset. Refusal if no message starts there."""
-    record = broker.store.message_at(physical_offset)
-    try:
-        if record is not None:
-            return decode_message(record)
-    except RecordError:  # bytes in the middle of a record that look like one
-        pass
-    raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {physical_offset}")
-
-
 def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
-    group = broker.subscriptions.find(header.group)
-    if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.group} does not exist")
+    group = broker.subscriptions.require(header.group)
     if not broker.config.broker_permission & PERM_WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be written to")
     return group

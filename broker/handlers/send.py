@@ -139,9 +139,7 @@ def _retry_or_dead_letter(
     DELAY, and then overwrites the properties with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
-    group = broker.subscriptions.find(group_name)
-    if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} does not exist")
+    group = broker.subscriptions.require(group_name)
     if message.reconsume_times < retry_limit(group, header.max_reconsume_times, command.version):
         return topic
     message.topic = names.DLQ_PREFIX + group_name
@@ -225,7 +223,10 @@ def not_stored(broker: Broker, status: PutStatus, cause: str | None) -> Reply:
 
 
 def region_fields(broker: Broker) -> dict[str, str]:
-    """Fields of every reply to a send, failures included (broker-requests#20)."""
+    """Return the fields of every reply to a send, also a failed one.
+
+    Source: broker-requests#20.
+    """
     return {"MSG_REGION": broker.config.region_id, "TRACE_ON": "true" if broker.config.trace_on else "false"}
 
 

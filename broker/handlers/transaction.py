@@ -9,6 +9,7 @@ from typing import Any
 from rmqlab.broker.deferred.halfmessages import committed, op_record, resumed
 from rmqlab.broker.deferred.redirect import redirect_delayed
 from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
+from rmqlab.broker.handlers.query import decoded_at
 from rmqlab.broker.handlers.send import NOT_STORED, STORED
 from rmqlab.broker.state import Broker
 from rmqlab.broker.waits.pending_acks import WaitingSend
@@ -26,7 +27,6 @@ from rmqlab.remoting.message import (
     NewMessage,
     RecordError,
     StoredMessage,
-    decode_message,
     format_properties,
     parse_offset_message_id,
 )
@@ -83,11 +83,7 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
     The message must be in one of `topics`, if any are given. At END_TRANSACTION, RocketMQ checks the message's group
     and offsets, but not its topic.
     """
-    try:
-        record = broker.store.message_at(physical_offset)
-        half = decode_message(record) if record is not None else None
-    except RecordError:  # bytes in the middle of a record that look like one
-        half = None
+    half = decoded_at(broker, physical_offset)
     if half is None or (topics and half.topic not in topics):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message at commit log offset {physical_offset}")
     return half
