@@ -181,13 +181,13 @@ class ConsumerTable:
         return [channel for _, channel in silent]
 
     def find(self, group_name: str, client_id: str) -> Member | None:
-        """The member of a group with this client id."""
+        """Return the member of a group with this client id, or None."""
         group = self.groups.get(group_name)
         members = group.members.values() if group else ()
         return next((member for member in members if member.client_id == client_id), None)
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that subscribe to a topic just now."""
+        """Return the groups that subscribe to a topic now."""
         return {name for name, group in self.groups.items() if topic in group.subscriptions}
 
 

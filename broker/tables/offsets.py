@@ -75,7 +75,7 @@ class ConsumerOffsetTable:
         return before
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset, or None."""
+        """Return the committed offset, or None."""
         return self.offsets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def queues_of(self, group: str, topic: str) -> Mapping[int, int]:
@@ -83,11 +83,11 @@ class ConsumerOffsetTable:
         return self.offsets.get(f"{topic}@{group}", {})
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which a group has committed offsets."""
+        """Return the topics in which a group has committed offsets."""
         return list(self._by_group.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have committed offsets in a topic."""
+        """Return the groups that have committed offsets in a topic."""
         return set(self._by_topic.get(topic, ()))
 
     def remove_group(self, group: str) -> None:

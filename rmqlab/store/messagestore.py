@@ -43,6 +43,8 @@ SLAVE_REFUSAL = "a slave accepts no sends, only its master does"
 
 @attrs.define(eq=False)
 class MessageStore:
+    """One broker's store, open. `open` makes it."""
+
     config: StoreConfig
     now_millis: Callable[[], int]
     is_slave: bool

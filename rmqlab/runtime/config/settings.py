@@ -346,4 +346,4 @@ _CONVERTERS: Final[Mapping[Any, Callable[[object], Any]]] = {
     str: _text_of,
     pathlib.Path: lambda value: pathlib.Path(_text_of(value)),
 }
-"""Return the converter to the type of a setting; it raises ValueError or TypeError."""
+"""Converters by the type of a setting. They raise ValueError or TypeError."""
