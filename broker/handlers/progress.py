@@ -22,11 +22,10 @@ from rmqlab.remoting.headers.group import (
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from rmqlab.runtime.config.validators import INT64
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 from rmqlab.runtime.net.slices import Parts, Work, in_slices
 from rmqlab.runtime.text.localtime import local_time
-
-INT64_MAX = 2**63 - 1
 
 
 @in_slices
@@ -161,13 +160,13 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
     for group in broker.offsets.groups_of(header.topic) - left_out:
         for queue_id, offset in list(broker.offsets.queues_of(group, header.topic).items()):
             if offset >= broker.store.min_queue_offset(header.topic, queue_id):
-                lowest[queue_id] = min(offset, lowest.get(queue_id, INT64_MAX))
+                lowest[queue_id] = min(offset, lowest.get(queue_id, INT64))
             yield
     for queue_id, offset in broker.offsets.queues_of(group=header.topic, topic=header.compare_group).items():
         if queue_id not in lowest:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no group has an offset of queue {queue_id}")
         if lowest[queue_id] > offset:
-            lowest[queue_id] = INT64_MAX
+            lowest[queue_id] = INT64
     return Reply(body=QueryCorrectionOffsetBody(correction_offsets=lowest).encode())
 
 
