@@ -63,10 +63,10 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
             raise HeaderError("commitOffset is missing, but the sysFlag asks for a commit")
         place = (header.consumer_group, header.topic, header.queue_id)
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
-    code, _next = _outcome(broker, header, result)
+    code, next_offset = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
         return _hold(broker, header, request, message_filter)
-    return _answer(broker, header, group, result)
+    return _reply(broker, header, group, result, code, next_offset)
 
 
 def _hold(
@@ -129,7 +129,7 @@ def _woken(broker: Broker, pull: HeldPull) -> Reply:
         return Reply(exc.code, {}, remark=str(exc))
     except HeaderError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    return _answer(broker, header, group, result)
+    return _reply(broker, header, group, result, *_outcome(broker, header, result))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
@@ -192,10 +192,18 @@ def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult
     return code, result.next_begin_offset
 
 
-def _answer(
-    broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetResult
+def _reply(
+    broker: Broker,
+    header: PullMessageRequestHeader,
+    group: SubscriptionGroupConfig,
+    result: GetResult,
+    code: int,
+    next_offset: int,
 ) -> Reply:
-    code, next_offset = _outcome(broker, header, result)
+    """Return the reply to a pull that is not held; count its messages.
+
+    It suggests a broker id for the next pull. An event records an offset out of range.
+    """
     suggested = 0
     if broker.config.slave_read_enable:
         suggested = group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
