@@ -16,11 +16,11 @@ from rmqlab.broker.acl.control import POLL_PERIOD, AccessControl
 from rmqlab.broker.deferred.transactions import TransactionCheck
 from rmqlab.broker.deleted_queues import delete_queues_forever
 from rmqlab.broker.failure_log import FailureLog
+from rmqlab.broker.flushloops import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
-from rmqlab.broker.waits.flushing import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.waits.held_pulls import SWEEP_PERIOD
 from rmqlab.runtime.net.alignedtimer import AlignedTimer
 from rmqlab.runtime.net.server import Server

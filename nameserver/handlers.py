@@ -7,7 +7,7 @@ later reply as we do (remoting#14).
 """
 
 import pathlib
-from collections.abc import Generator, Hashable
+from collections.abc import Collection, Generator, Hashable, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from rmqlab.nameserver.lookup import (
 from rmqlab.nameserver.route import Registered, Registration
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.remoting.bodies.registration import body_crc32, decode_registration_in_steps
-from rmqlab.remoting.bodies.topic import DataVersion, TopicList
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicList
 from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
 from rmqlab.remoting.command import Command
@@ -98,17 +98,7 @@ def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, co
     live = state.routes.live.get(header.broker_addr)
     if live is None or live.body_key != _body_key(header, command):
         return None
-    registration = Registration(
-        cluster=header.cluster_name,
-        broker_name=header.broker_name,
-        broker_id=header.broker_id,
-        address=header.broker_addr,
-        ha_address=header.ha_server_addr,
-        data_version=live.data_version,
-        topics=(),
-        filter_servers=live.filter_servers,
-        body_key=live.body_key,
-    )
+    registration = _registration_of(header, live.data_version, (), live.filter_servers, live.body_key)
     return None if state.routes.wants_topics(registration) else registration
 
 
@@ -117,16 +107,28 @@ def _decoded(header: headers.RegisterBrokerRequestHeader, command: Command) -> G
         command.body, version=command.version, compressed=bool(header.compressed)
     )
     wrapper = body.topic_config_serialize_wrapper
+    topics, servers = wrapper.topic_config_table.values(), body.filter_server_list
+    return _registration_of(header, wrapper.data_version, topics, servers, _body_key(header, command))
+
+
+def _registration_of(
+    header: headers.RegisterBrokerRequestHeader,
+    data_version: DataVersion,
+    topics: Collection[TopicConfig],
+    filter_servers: Sequence[str] | None,
+    body_key: Hashable,
+) -> Registration:
+    """Return the registration with a header, and with what its body states."""
     return Registration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
         broker_id=header.broker_id,
         address=header.broker_addr,
         ha_address=header.ha_server_addr,
-        data_version=wrapper.data_version,
-        topics=wrapper.topic_config_table.values(),
-        filter_servers=body.filter_server_list,
-        body_key=_body_key(header, command),
+        data_version=data_version,
+        topics=topics,
+        filter_servers=filter_servers,
+        body_key=body_key,
     )
 
 

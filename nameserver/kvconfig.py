@@ -25,8 +25,15 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Topic, then `brokerName:queueNums` joined by `;`. In every reply to a registration; in routes only if enabled."""
 
 
+MAX_KEYS = 50_000
+MAX_NAME_SIZE = 4_096
+"""Characters of a namespace and a key together."""
+MAX_FILE_SIZE = 8 * 2**20
+"""Bytes. The file is written at every change, or group of changes."""
 _MOST_LINES = 1000
+"""Entries of the table that are logged."""
 _LONGEST_TEXT = 1000
+"""Characters of one text in such a line."""
 
 
 class KvFileError(Exception):
@@ -34,13 +41,6 @@ class KvFileError(Exception):
 
     The text names the file and the cause.
     """
-
-
-MAX_KEYS = 50_000
-MAX_NAME_SIZE = 4_096
-"""Characters of a namespace and a key together."""
-MAX_FILE_SIZE = 8 * 2**20
-"""Bytes. The file is written at every change, or group of changes."""
 
 
 class KvLimitError(Exception):

@@ -86,8 +86,7 @@ class DelayedDelivery:
     store: MessageStore
     path: pathlib.Path
     put: Callable[[NewMessage, int], PutResult]
-    """Stores a message whose delay level is the second argument."""
-    """Stores a message for which no client waits."""
+    """Stores a message for which no client waits. The second argument is its delay level."""
     now_millis: Callable[[], int]
     alarm: DueAlarm
     skipped: SkippedMessages = attrs.field(factory=SkippedMessages)
@@ -146,7 +145,8 @@ class DelayedDelivery:
     def deliver_due(self) -> bool:
         """Deliver due messages of one level after the other. True if more may be due.
 
-        At most LEVEL_LIMIT of each, and until SECONDS_AT_ONCE have passed.
+        At most LEVEL_LIMIT of each, and until SECONDS_AT_ONCE have passed. The next call continues with the level
+        after the last one.
         """
         most, until = 0, stopwatch.wall() + SECONDS_AT_ONCE
         for _ in self._delays:
@@ -181,11 +181,9 @@ class DelayedDelivery:
         return left if 0 < left <= PAUSE_AFTER_ERROR_MILLIS else 0
 
     def _deliver_level(self, level: int, until: float) -> int:
-        """Deliver in order until one is not due or cannot be stored now.
+        """Deliver messages of a level in order; return the number that is done.
 
-        Also until `until`, by stopwatch.wall.
-
-        Returns the number of entries that are done.
+        Ends at one that is not due or cannot be stored now, and at the time `until`, by stopwatch.wall.
         """
         now = self.now_millis()
         if self._pause_left(level, now) or not self._follow_decision(level):

@@ -37,6 +37,7 @@ from rmqlab.remoting.message import (
 )
 
 HALF_QUEUE = 0
+"""The only queue of the half topic, and of the op topic."""
 OP_TAG = "d"
 _OFFSET: Final = re.compile(rb"[0-9]{1,19}")
 MILLIS_PER_HOUR = 3_600_000

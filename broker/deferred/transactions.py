@@ -91,11 +91,7 @@ class TransactionCheck:
             await trio.lowlevel.checkpoint()
         until = stopwatch.wall() + SECONDS_AT_ONCE
         while at < end and broker.now_millis() - began <= ROUND_LIMIT_MILLIS:
-            is_done = ops.take(at)
-            while not is_done and self._read_ops(ops, half_progress=at):
-                await trio.lowlevel.checkpoint()
-                is_done = ops.take(at)
-            if not is_done and not self._handle_or_skip(at, ops):
+            if not await self._is_resolved(at, ops) and not self._handle_or_skip(at, ops):
                 break
             at += 1
             if at % PIECE == 0 or stopwatch.wall() > until:
@@ -106,6 +102,12 @@ class TransactionCheck:
         self._keep(names.HALF_TOPIC, at)
         self._keep(names.OP_HALF_TOPIC, ops.progress)
         self._report_unasked()
+
+    async def _is_resolved(self, at: int, ops: OpRecords) -> bool:
+        """Return True if an op record resolves a half message. Reads op records up to it."""
+        while not (is_resolved := ops.take(at)) and self._read_ops(ops, half_progress=at):
+            await trio.lowlevel.checkpoint()
+        return is_resolved
 
     def _start(self, topic: str) -> int:
         """Return the group's offset in a queue.

@@ -1,15 +1,20 @@
-"""Heartbeats and group membership.
+"""Heartbeats, group membership, and the check of a consumer's expression.
 
 Classes ClientManageProcessor, ConsumerManageProcessor.
 """
 
 from collections.abc import Iterator
 
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.table import compiled, is_tag_type
+from rmqlab.broker.handlers.pullfilter import check_expression_type
 from rmqlab.broker.state import Broker
-from rmqlab.broker.tables.clients import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, Member, TooManyClientsError
+from rmqlab.broker.tables.clients import Member
+from rmqlab.broker.tables.memberships import MAX_GROUPS_OF_CHANNEL, MAX_NAME_SIZE, TooManyClientsError
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
-from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
@@ -47,7 +52,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
         if broker.topics.get(retry_topic) is None and broker.topics.has_room(retry_topic):
             broker.topics.create_plain(retry_topic, group.retry_queue_nums, unit_mode=consumer.unit_mode)
             broker.registration.register_soon(oneway=True)
-    is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())
+    is_new = not broker.consumers.has_member(consumer.group_name, member.channel)
     if broker.consumers.register(consumer, member):
         broker.notify_group(consumer.group_name)
     if is_new:
@@ -60,7 +65,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
 
 
 def _register_producer(broker: Broker, group: str, member: Member) -> None:
-    is_new = member.channel not in broker.producers.groups.get(group, {})
+    is_new = not broker.producers.has_member(group, member.channel)
     broker.producers.register(group, member)
     if is_new:
         broker.emit("producer_joined", group=group, client_id=member.client_id)
@@ -81,6 +86,24 @@ def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, req
     return Reply(header={})
 
 
+def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
+    """Check a consumer's expression. A consumer does not start if the reply is not 0.
+
+    Tags are always valid (broker-requests#48).
+    """
+    if request.command.body.strip() in NO_OBJECT:
+        return Reply()
+    subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
+    if subscription is None or is_tag_type(subscription.expression_type):
+        return Reply()
+    check_expression_type(broker, subscription.expression_type)
+    try:
+        compiled(subscription.expression_type, subscription.sub_string)
+    except FilterError as exc:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{subscription.sub_string}: {exc}") from None
+    return Reply()
+
+
 def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request) -> Reply:
     """Return the client ids of a group (broker-requests#40).
 
@@ -95,6 +118,7 @@ def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupReq
 
 ROUTES: list[Route[Broker]] = [
     Route(RequestCode.HEART_BEAT, None, heart_beat),
+    Route(RequestCode.CHECK_CLIENT_CONFIG, None, check_client_config),
     Route(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, unregister_client),
     Route(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, get_consumer_list_by_group),
 ]

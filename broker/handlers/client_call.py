@@ -115,9 +115,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None
 
     Unless the reset is forced, no offset is raised.
     """
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} does not exist here")
+    topic = broker.topics.require(header.topic, ResponseCode.SYSTEM_ERROR)
     store, targets = broker.store, {}
     for queue_id in range(topic.write_queue_nums):
         committed = broker.offsets.query(header.group, header.topic, queue_id)

@@ -37,14 +37,14 @@ def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: 
 
 
 def get_all_subscriptiongroup_config(broker: Broker, _header: None, _request: Request) -> Reply:
-    """The whole table with its version: for tools, and for a slave."""
+    """Return the whole table with its version: for tools, and for a slave."""
     return Reply(body=broker.subscriptions.wrapper().encode())
 
 
 def get_subscriptiongroup_config(
     broker: Broker, header: GetSubscriptionGroupConfigRequestHeader, _request: Request
 ) -> Reply:
-    """One group, for the mqadmin of 5.x."""
+    """Return one group, for the mqadmin of 5.x."""
     group = broker.subscriptions.groups.get(header.group)
     if group is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.group} does not exist")
@@ -87,7 +87,7 @@ def get_consumer_connection_list(
 def get_producer_connection_list(
     broker: Broker, header: GetProducerConnectionListRequestHeader, _request: Request
 ) -> Reply:
-    """The producers of a group that are connected."""
+    """Return the producers of a group that are connected."""
     members = broker.producers.groups.get(header.producer_group)
     if members is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no producer of group {header.producer_group} is here")
@@ -95,7 +95,7 @@ def get_producer_connection_list(
 
 
 def get_all_producer_info(broker: Broker, _header: None, _request: Request) -> Reply:
-    """All producers that are connected, by group."""
+    """Return all producers that are connected, by group."""
     now, now_millis = broker.now(), broker.now_millis()
 
     def info(member: Member) -> ProducerInfo:

@@ -85,7 +85,7 @@ def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer
 
 
 def get_max_offset(broker: Broker, header: GetMaxOffsetRequestHeader, _request: Request) -> Reply:
-    """The queue offset that the next message will get.
+    """Return the queue offset that the next message will get.
 
     0 for a queue that is empty or unknown.
     """
@@ -93,12 +93,15 @@ def get_max_offset(broker: Broker, header: GetMaxOffsetRequestHeader, _request: 
 
 
 def get_min_offset(broker: Broker, header: GetMinOffsetRequestHeader, _request: Request) -> Reply:
-    """The first queue offset that can be read; 0 for a queue that is empty or unknown."""
+    """Return the first queue offset that can be read.
+
+    0 for a queue that is empty or unknown.
+    """
     return Reply(header=GetMinOffsetResponseHeader(offset=broker.store.min_queue_offset(header.topic, header.queue_id)))
 
 
 def search_offset_by_timestamp(broker: Broker, header: SearchOffsetRequestHeader, _request: Request) -> Reply:
-    """The queue offset nearest to a store time in ms (broker-requests#45)."""
+    """Return the queue offset nearest to a store time in ms (broker-requests#45)."""
     offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
     return Reply(header=SearchOffsetResponseHeader(offset=offset))
 
@@ -106,13 +109,13 @@ def search_offset_by_timestamp(broker: Broker, header: SearchOffsetRequestHeader
 def get_earliest_msg_storetime(
     broker: Broker, header: GetEarliestMsgStoretimeRequestHeader, _request: Request
 ) -> Reply:
-    """The store time in ms of the first message of a queue, -1 for none."""
+    """Return the store time in ms of the first message of a queue, -1 for none."""
     timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
     return Reply(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
 
 
 def get_all_consumer_offset(broker: Broker, _header: None, _request: Request) -> Reply:
-    """All committed offsets, for a slave (store-and-ha section 5.3)."""
+    """Return all committed offsets, for a slave (store-and-ha section 5.3)."""
     return Reply(body=broker.offsets.encode())
 
 

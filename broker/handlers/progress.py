@@ -22,11 +22,10 @@ from rmqlab.remoting.headers.group import (
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from rmqlab.runtime.config.validators import INT64
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 from rmqlab.runtime.net.slices import Parts, Work, in_slices
 from rmqlab.runtime.text.localtime import local_time
-
-INT64_MAX = 2**63 - 1
 
 
 @in_slices
@@ -112,9 +111,7 @@ def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoReq
 @in_slices
 def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Work:
     """Return the store times of each queue's first, last and last consumed message."""
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    topic = broker.topics.require(header.topic)
     spans = Parts()
     for queue_id in range(topic.write_queue_nums):
         spans.add(encode_part(_time_span(broker, header.topic, header.group, queue_id)))
@@ -163,13 +160,13 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
     for group in broker.offsets.groups_of(header.topic) - left_out:
         for queue_id, offset in list(broker.offsets.queues_of(group, header.topic).items()):
             if offset >= broker.store.min_queue_offset(header.topic, queue_id):
-                lowest[queue_id] = min(offset, lowest.get(queue_id, INT64_MAX))
+                lowest[queue_id] = min(offset, lowest.get(queue_id, INT64))
             yield
     for queue_id, offset in broker.offsets.queues_of(group=header.topic, topic=header.compare_group).items():
         if queue_id not in lowest:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no group has an offset of queue {queue_id}")
         if lowest[queue_id] > offset:
-            lowest[queue_id] = INT64_MAX
+            lowest[queue_id] = INT64
     return Reply(body=QueryCorrectionOffsetBody(correction_offsets=lowest).encode())
 
 

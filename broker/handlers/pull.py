@@ -10,18 +10,9 @@ from typing import Final
 import attrs
 import msgspec
 
-from rmqlab.broker.filter.lexer import FilterError
-from rmqlab.broker.filter.message_filter import (
-    EVERYTHING,
-    MessageFilter,
-    filter_by_expression,
-    filter_by_properties,
-    filter_by_subscription,
-    filter_by_tags,
-    filter_of_retries,
-)
-from rmqlab.broker.filter.table import is_tag_type
+from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.handlers.offset import commit_offset
+from rmqlab.broker.handlers.pullfilter import filter_of_pull
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.topics import PERM_READ
 from rmqlab.broker.waits.held_pulls import HeldPull
@@ -31,15 +22,12 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError, java_long_sum
-from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
-from rmqlab.remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
+from rmqlab.remoting.names import OFFSET_MOVED_EVENT
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 from rmqlab.store.results import GetResult, GetStatus
-
-COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
-"""Bits of a pull's sysFlag."""
 
 CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -66,7 +54,7 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
     """Reply with messages, or hold the pull until one arrives."""
     try:
         group = _check_pull(broker, header)
-        message_filter = _filter_of(broker, header)
+        message_filter = filter_of_pull(broker, header)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     result = _read(broker, header, message_filter)
@@ -75,10 +63,10 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
             raise HeaderError("commitOffset is missing, but the sysFlag asks for a commit")
         place = (header.consumer_group, header.topic, header.queue_id)
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
-    code, _next = _outcome(broker, header, result)
+    code, next_offset = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
         return _hold(broker, header, request, message_filter)
-    return _answer(broker, header, group, result)
+    return _reply(broker, header, group, result, code, next_offset)
 
 
 def _hold(
@@ -135,31 +123,25 @@ def _woken(broker: Broker, pull: HeldPull) -> Reply:
     header = pull.header
     try:
         group = _check_pull(broker, header)
-        message_filter = _filter_of(broker, header)
+        message_filter = filter_of_pull(broker, header)
         result = _read(broker, header, message_filter)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     except HeaderError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    return _answer(broker, header, group, result)
+    return _reply(broker, header, group, result, *_outcome(broker, header, result))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
     """Do the checks in RocketMQ's order (broker-requests section 2.2)."""
     if not broker.config.broker_permission & PERM_READ:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be read")
-    group = broker.subscriptions.find(header.consumer_group)
-    if group is None:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.consumer_group} does not exist"
-        )
+    group = broker.subscriptions.require(header.consumer_group)
     if not group.consume_enable:
         raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
     if header.sys_flag & SUSPEND and header.suspend_timeout_millis is None:
         raise HeaderError("suspendTimeoutMillis is missing, but the sysFlag allows to hold the pull")
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    topic = broker.topics.require(header.topic)
     if not topic.perm & PERM_READ:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
     if not 0 <= header.queue_id < topic.read_queue_nums:
@@ -168,86 +150,6 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
             f"queue {header.queue_id} of topic {header.topic}: it has {topic.read_queue_nums} to read",
         )
     return group
-
-
-def _filter_of(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    """Return the filter of a pull, from its own subscription or its heartbeat's."""
-    if header.sys_flag & SUBSCRIPTION:
-        expression_type, message_filter = header.expression_type, _filter_of_pull(broker, header)
-    else:
-        expression_type, message_filter = _filter_of_heartbeat(broker, header)
-    if not is_tag_type(expression_type) and not broker.config.enable_property_filter:
-        raise _no_property_filter(expression_type)
-    if broker.config.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
-        return filter_of_retries(broker.filters, header.topic, message_filter)
-    return message_filter
-
-
-def _no_property_filter(expression_type: str | None) -> Refusal:
-    return Refusal(
-        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
-    )
-
-
-def _filter_of_pull(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    """Parse the expression that a pull carries.
-
-    4.9.8 intends to reject invalid tag expressions, but with a disabled assertion, so it accepts all.
-    """
-    try:
-        if is_tag_type(header.expression_type):
-            return filter_by_tags(header.subscription)
-        return filter_by_properties(header.expression_type or "", header.subscription or "")
-    except FilterError as exc:
-        if not is_tag_type(header.expression_type) and not broker.config.enable_property_filter:
-            raise _no_property_filter(header.expression_type) from None
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {exc}"
-        ) from None
-
-
-def _filter_of_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, MessageFilter]:
-    """Return the group's subscription to the topic, and the type of its expression."""
-    group = broker.consumers.groups.get(header.consumer_group)
-    if group is None:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {header.consumer_group} has no consumer here by heartbeat"
-        )
-    group_config = broker.subscriptions.find(header.consumer_group)
-    if group.message_model == "BROADCASTING" and group_config and not group_config.consume_broadcast_enable:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not broadcast")
-    subscription = group.subscriptions.get(header.topic)
-    if subscription is None:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            f"group {header.consumer_group} does not subscribe to {header.topic} by heartbeat",
-        )
-    if header.sub_version is None:
-        raise HeaderError("subVersion is missing")
-    if subscription.sub_version < header.sub_version:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_NOT_LATEST,
-            f"the heartbeat of group {header.consumer_group} is older than this pull",
-        )
-    if subscription.class_filter_mode:
-        return subscription.expression_type, EVERYTHING
-    if is_tag_type(subscription.expression_type):
-        return subscription.expression_type, filter_by_subscription(subscription)
-    return subscription.expression_type, _filter_as_registered(broker, header)
-
-
-def _filter_as_registered(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    data = broker.filters.find(header.topic, header.consumer_group)
-    if data is None:
-        raise Refusal(
-            ResponseCode.FILTER_DATA_NOT_EXIST,
-            f"group {header.consumer_group} has no filter for {header.topic} here; its expression may be wrong",
-        )
-    if data.client_version < (header.sub_version or 0):
-        raise Refusal(
-            ResponseCode.FILTER_DATA_NOT_LATEST, f"the filter of group {header.consumer_group} is older than this pull"
-        )
-    return filter_by_expression(data)
 
 
 def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: MessageFilter) -> GetResult:
@@ -290,10 +192,18 @@ def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult
     return code, result.next_begin_offset
 
 
-def _answer(
-    broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetResult
+def _reply(
+    broker: Broker,
+    header: PullMessageRequestHeader,
+    group: SubscriptionGroupConfig,
+    result: GetResult,
+    code: int,
+    next_offset: int,
 ) -> Reply:
-    code, next_offset = _outcome(broker, header, result)
+    """Return the reply to a pull that is not held; count its messages.
+
+    It suggests a broker id for the next pull. An event records an offset out of range.
+    """
     suggested = 0
     if broker.config.slave_read_enable:
         suggested = group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id

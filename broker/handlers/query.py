@@ -14,6 +14,7 @@ from rmqlab.remoting.headers.query import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from rmqlab.remoting.message import RecordError, StoredMessage, decode_message
 from rmqlab.runtime.net.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
 from rmqlab.runtime.net.slices import Work
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
@@ -78,6 +79,15 @@ def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, request
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {header.offset}")
     request.command.serialize_type = JSON  # as for a query
     return Reply(body=record)
+
+
+def decoded_at(broker: Broker, physical_offset: int) -> StoredMessage | None:
+    """Return the message whose record begins at a commit log offset, or None."""
+    record = broker.store.message_at(physical_offset)
+    try:
+        return None if record is None else decode_message(record)
+    except RecordError:  # bytes in the middle of a record that look like one
+        return None
 
 
 def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, _request: Request) -> Reply:

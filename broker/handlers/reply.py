@@ -8,8 +8,10 @@ contributes only the ids. Source: broker-requests section 1.10.
 import functools
 
 from rmqlab.broker.client_request import ask_client
+from rmqlab.broker.deferred.redirect import redirect_delayed
 from rmqlab.broker.handlers.copies import demanded_copies, wait_for_store, waits_for_store
-from rmqlab.broker.handlers.send import check_complete, check_send, chosen_queue, delay, peer_address, region_fields
+from rmqlab.broker.handlers.send import peer_address, region_fields
+from rmqlab.broker.handlers.sendchecks import check_complete, check_send, chosen_queue
 from rmqlab.broker.state import Broker
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -157,7 +159,7 @@ def _put(broker: Broker, message: NewMessage, properties: dict[str, str]) -> Put
     """
     if not broker.config.store_reply_message_enable or broker.store.write_refused() is not None:
         return None
-    if PROPERTY_DELAY in properties and delay(broker, message, properties):
+    if PROPERTY_DELAY in properties and redirect_delayed(broker.store, message, properties):
         message.properties = format_properties(properties)
     return broker.put_own(message)
 

@@ -8,7 +8,8 @@ dead-letter topic, usually by way of the schedule topic.
 import random
 
 from rmqlab.broker.deferred.message_copy import can_be_topic, copy_of
-from rmqlab.broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
+from rmqlab.broker.deferred.redirect import redirect_delayed
+from rmqlab.broker.handlers.query import decoded_at
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tables.topics import PERM_WRITE
 from rmqlab.remoting import names
@@ -22,9 +23,7 @@ from rmqlab.remoting.message import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
     NewMessage,
-    RecordError,
     StoredMessage,
-    decode_message,
     format_properties,
 )
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
@@ -33,6 +32,8 @@ from rmqlab.store.results import PutStatus
 FIRST_RETRY_LEVEL = 3
 """Delay level of the first retry: 10 s. Each further one waits a level longer."""
 DLQ_QUEUES = 1
+_OLDEST_WITH_MAX_RECONSUME_TIMES = 121
+"""Client version 3.4.9: older clients lack the field (broker-requests section 1.4)."""
 
 
 def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, request: Request) -> Reply | None:
@@ -45,10 +46,10 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
         return Reply()  # the message is dropped silently, as in RocketMQ
     topic = names.RETRY_PREFIX + header.group
     _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
-    stored = _stored_at(broker, header.offset)
-    limit = group.retry_max_times
-    if header.max_reconsume_times is not None and request.command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
-        limit = header.max_reconsume_times
+    stored = decoded_at(broker, header.offset)
+    if stored is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {header.offset}")
+    limit = retry_limit(group, header.max_reconsume_times, request.command.version)
     level = header.delay_level or java_int(FIRST_RETRY_LEVEL + stored.reconsume_times)
     queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311 - spreads load
     if stored.reconsume_times >= limit or header.delay_level < 0:
@@ -57,7 +58,7 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     if not can_be_topic(topic):  # else the copy would wait for its delay, and be refused then
         raise Refusal(ResponseCode.SYSTEM_ERROR, PutStatus.MESSAGE_ILLEGAL.name)
     message, properties = _copy(stored, topic, queue_id, level)
-    delay(broker, message, properties)
+    redirect_delayed(broker.store, message, properties)
     message.properties = format_properties(properties)
     result = broker.put_own(message)
     if not result.is_stored:
@@ -73,6 +74,17 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     return None
 
 
+def retry_limit(group: SubscriptionGroupConfig, max_reconsume_times: int | None, client_version: int) -> int:
+    """Return how often a message is retried before it becomes a dead letter.
+
+    This is the number in the header of the request, unless its client is too old to send one, or else the group's
+    (broker-requests#22).
+    """
+    if max_reconsume_times is not None and client_version >= _OLDEST_WITH_MAX_RECONSUME_TIMES:
+        return max_reconsume_times
+    return group.retry_max_times
+
+
 def _outcome(status: PutStatus, cause: str | None) -> Reply:
     """Return the reply to a message that a DLedger group has stored or not."""
     if status is PutStatus.PUT_OK:
@@ -80,21 +92,8 @@ def _outcome(status: PutStatus, cause: str | None) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, remark=cause or status.name)
 
 
-def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
-    """The message at a commit log offset. Refusal if no message starts there."""
-    record = broker.store.message_at(physical_offset)
-    try:
-        if record is not None:
-            return decode_message(record)
-    except RecordError:  # bytes in the middle of a record that look like one
-        pass
-    raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {physical_offset}")
-
-
 def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
-    group = broker.subscriptions.find(header.group)
-    if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.group} does not exist")
+    group = broker.subscriptions.require(header.group)
     if not broker.config.broker_permission & PERM_WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be written to")
     return group

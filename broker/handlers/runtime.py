@@ -23,7 +23,7 @@ NO_TRANSIENT_STORE = 2**31 - 1
 
 
 def get_broker_runtime_info(broker: Broker, _header: None, _request: Request) -> Reply:
-    """Key and value of all that is measured, as text."""
+    """Return all that is measured, as keys and values of text."""
     table = _store_values(broker) | _traffic_values(broker) | _broker_values(broker) | _delay_values(broker)
     if broker.serves_5x:
         table |= {"brokerActive": "true", "getTransferredTps": table["getTransferedTps"]}
@@ -52,11 +52,10 @@ def _store_values(broker: Broker) -> dict[str, str]:
 
 
 def _earliest_millis(broker: Broker) -> int:
-    """Store time of the first message.
+    """Return the store time of the first message in ms.
 
-    -1 until the first file has twice the largest message.
-
-    RocketMQ reads that many bytes to find it. Its tools then show a store of 50 years (the recording does too).
+    -1 while the first file has fewer bytes than twice the largest message: RocketMQ reads that many to find the
+    message. Its tools then show an age of more than 50 years.
     """
     store = broker.store
     start = store.min_commit_log_offset
@@ -112,7 +111,7 @@ def _broker_values(broker: Broker) -> dict[str, str]:
 
 
 def _delay_values(broker: Broker) -> dict[str, str]:
-    """For each delay level in use: delivered so far, and the end of its queue."""
+    """Return the progress of each delay level in use, and the end of its queue."""
     return {
         f"scheduleMessageOffset_{level}": f"{done},{broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)}"
         for level, done in broker.delay.offsets.items()
@@ -134,7 +133,7 @@ def _span(seconds: int) -> str:
 
 
 def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHeader, _request: Request) -> Reply:
-    """One statistic over the last minute, hour and day."""
+    """Return one statistic over the last minute, hour and day."""
     data = broker.stats.items.view(header.stats_name, header.stats_key or "")
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"nothing was counted for {header.stats_name} {header.stats_key}")

@@ -1,13 +1,11 @@
 """SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE (class SendMessageProcessor).
 
-One handler serves all three codes: the header's `batch` marks a batch, not the code (broker-requests#11). Checks run in
-RocketMQ's order, because the first that fails decides the reply (broker-requests section 1.2).
+One handler serves all three codes: the header's `batch` marks a batch, not the code (broker-requests#11).
 """
 
 import functools
-import random
-from typing import Final, cast
 
+from rmqlab.broker.deferred.redirect import redirect_delayed, redirect_half
 from rmqlab.broker.handlers.batchproperties import BatchProperties
 from rmqlab.broker.handlers.copies import (
     copies_demanded_by_batch,
@@ -15,8 +13,9 @@ from rmqlab.broker.handlers.copies import (
     wait_for_store,
     waits_for_store,
 )
+from rmqlab.broker.handlers.retry import retry_limit
+from rmqlab.broker.handlers.sendchecks import check_complete, check_send, check_store, chosen_queue
 from rmqlab.broker.state import Broker
-from rmqlab.broker.tables.topics import PERM_READ, PERM_WRITE
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
 from rmqlab.remoting.batch import ReceivedBatch
@@ -24,19 +23,14 @@ from rmqlab.remoting.bodies.topic import MULTI_TAG, TopicConfig
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.remoting.header import HeaderError, java_number
+from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import CompleteSend, SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rmqlab.remoting.message import (
     MULTI_TAGS,
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
-    PROPERTY_REAL_QID,
-    PROPERTY_REAL_TOPIC,
     PROPERTY_TRAN_MSG,
     PROPERTY_WAIT,
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     NewMessage,
     format_properties,
     offset_message_ids,
@@ -58,10 +52,6 @@ NOT_STORED = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
-MAX_PROPERTIES: Final = 2**17
-"""Characters of properties that are parsed. At most 32,767 bytes can be stored, but repeated names count once there."""
-OLDEST_WITH_MAX_RECONSUME_TIMES = 121
-"""Client version 3.4.9: older clients lack the field (broker-requests section 1.4)."""
 
 
 def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
@@ -80,78 +70,6 @@ def send_message(broker: Broker, header: SendMessageRequestHeader, request: Requ
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     except ValueError as exc:  # a batch body or a delay level that does not parse
         raise HeaderError(str(exc)) from None
-
-
-def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
-    """Run the checks before the store; return the topic, created if necessary.
-
-    Refusal if a check fails.
-    """
-    config = broker.config
-    accepts_from = config.start_accept_send_request_time_stamp
-    if accepts_from and broker.now_millis() < accepts_from:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker takes no messages yet")
-    name = header.topic or ""
-    topic = broker.topics.get(name)
-    if not config.broker_permission & PERM_WRITE and topic is not None and topic.order:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.broker_name} may not be written to")
-    if (fault := names.topic_fault(name)) is not None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
-    if name in names.NO_SEND_TOPICS:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"clients may not send to topic {name}")
-    if topic is None:
-        topic = _create_topic(broker, header, name)
-    if header.queue_id is None:
-        raise HeaderError("a send without a queue")
-    if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {name}: it has {topic}")
-    return topic
-
-
-def chosen_queue(send: CompleteSend, topic: TopicConfig) -> int:
-    """Return the queue of a send, a random one if it names none.
-
-    HeaderError if there is none to choose; RocketMQ divides by zero then.
-    """
-    if send.queue_id >= 0:
-        return send.queue_id
-    if topic.write_queue_nums <= 0:
-        raise HeaderError(f"topic {send.topic} has no queue to write to")
-    return random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
-
-
-def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
-    """Return a header that passed `check_send`.
-
-    HeaderError if its time or its flag is missing. Refusal for properties that are too long to parse.
-    """
-    if len(header.properties or "") > MAX_PROPERTIES:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"properties of {len(header.properties or '')} characters")
-    if header.born_timestamp is None or header.flag is None:
-        raise HeaderError("a send without its time or its flag")
-    return cast("CompleteSend", header)
-
-
-def _create_topic(broker: Broker, header: SendMessageRequestHeader, name: str) -> TopicConfig:
-    if header.default_topic is None or header.default_topic_queue_nums is None:
-        raise HeaderError(f"topic {name} does not exist, and the request lacks defaultTopic or defaultTopicQueueNums")
-    if not broker.topics.has_room(name):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker has no room for topic {name}: delete some")
-    is_retry = name.startswith(names.RETRY_PREFIX)
-    unit_mode = bool(header.unit_mode)
-    topic = broker.topics.create_from_default(
-        name,
-        header.default_topic,
-        header.default_topic_queue_nums,
-        unit_mode=unit_mode,
-        is_retry=is_retry,
-    )
-    if topic is None and is_retry:
-        topic = broker.topics.create_plain(name, 1, unit_mode=unit_mode, perm=PERM_READ | PERM_WRITE)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist here; create it first")
-    broker.registration.register_soon(oneway=True)
-    return topic
 
 
 def _send_single(
@@ -177,7 +95,7 @@ def _send_single(
     message.sys_flag = _stored_sys_flag(message.sys_flag, topic)
     waits = waits_for_store(properties)
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
-    if not _make_special(broker, message, properties):
+    if not _redirect(broker, message, properties):
         properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
     began = stopwatch.wall()
@@ -196,63 +114,20 @@ def _stored_sys_flag(sys_flag: int, topic: TopicConfig) -> int:
     return sys_flag | MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else sys_flag
 
 
-def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
+def _redirect(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
     """Redirect a transactional or delayed message to the half or schedule topic.
 
-    True if it was redirected.
+    Returns True if it was redirected. Refusal if the broker takes no transactional messages, or no messages now.
     """
     is_half = properties.get(PROPERTY_TRAN_MSG, "").lower() == "true"
     if is_half and broker.config.reject_transaction_message:
         raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
-    _check_store(broker)
+    check_store(broker)
     if is_half:
-        make_half(message, properties)
-        if (
-            PROPERTY_DELAY in properties
-        ):  # dropped, as in RocketMQ: a delivered delayed message cannot be a half message
-            delay(broker, message, properties)
-        return True
-    return PROPERTY_DELAY in properties and delay(broker, message, properties)
-
-
-def _check_store(broker: Broker) -> None:
-    """Raise Refusal while the store accepts no messages.
-
-    Source: DefaultMessageStore.checkStoreStatus.
-    """
-    if (reason := broker.store.write_refused()) is not None:
-        broker.stats.count_put_failure()
-        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
-
-
-def make_half(message: NewMessage, properties: dict[str, str]) -> None:
-    """Turn a message into the half message of a transaction (store-ha#71)."""
-    properties[PROPERTY_REAL_TOPIC] = message.topic
-    properties[PROPERTY_REAL_QID] = str(message.queue_id)
-    message.topic = names.HALF_TOPIC
-    message.queue_id = 0
-    message.sys_flag &= ~TRANSACTION_MASK
-
-
-def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
-    """Redirect a message with a delay level to the schedule topic (store-ha#74).
-
-    Returns True if the message has a delay level. One that its sysFlag marks as prepared or as rolled back is not
-    delayed (CommitLog.asyncPutMessage).
-    """
-    if message.sys_flag & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-        return False
-    level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.dispatcher.delay_millis)
-    if level <= 0:
-        return False
-    if level > highest:
-        level = highest
-        properties[PROPERTY_DELAY] = str(level)
-    properties[PROPERTY_REAL_TOPIC] = message.topic
-    properties[PROPERTY_REAL_QID] = str(message.queue_id)
-    message.topic = names.SCHEDULE_TOPIC
-    message.queue_id = level - 1
-    return True
+        redirect_half(message, properties)
+    # A delayed half message is lost, as in RocketMQ: a delivered message cannot be a half message.
+    is_delayed = PROPERTY_DELAY in properties and redirect_delayed(broker.store, message, properties)
+    return is_half or is_delayed
 
 
 def _retry_or_dead_letter(
@@ -264,13 +139,8 @@ def _retry_or_dead_letter(
     DELAY, and then overwrites the properties with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
-    group = broker.subscriptions.find(group_name)
-    if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} does not exist")
-    limit = group.retry_max_times
-    if header.max_reconsume_times is not None and command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
-        limit = header.max_reconsume_times
-    if message.reconsume_times < limit:
+    group = broker.subscriptions.require(group_name)
+    if message.reconsume_times < retry_limit(group, header.max_reconsume_times, command.version):
         return topic
     message.topic = names.DLQ_PREFIX + group_name
     message.queue_id = 0
@@ -282,7 +152,7 @@ def _send_batch(
 ) -> Reply | None:
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
-    _check_store(broker)
+    check_store(broker)
     if not request.command.body:
         raise HeaderError("a batch without messages")
     if len(request.command.body) > broker.store.config.max_message_size:
@@ -353,7 +223,10 @@ def not_stored(broker: Broker, status: PutStatus, cause: str | None) -> Reply:
 
 
 def region_fields(broker: Broker) -> dict[str, str]:
-    """Fields of every reply to a send, failures included (broker-requests#20)."""
+    """Return the fields of every reply to a send, also a failed one.
+
+    Source: broker-requests#20.
+    """
     return {"MSG_REGION": broker.config.region_id, "TRACE_ON": "true" if broker.config.trace_on else "false"}
 
 

@@ -1,19 +1,14 @@
 """Requests about a broker's settings: show and change them at run time.
 
-Also the check of a consumer's expression. Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor,
-Configuration, ClientManageProcessor.
+Sources: broker-requests section 6.5; classes AdminBrokerProcessor, Configuration.
 """
 
 import logging
 from pathlib import Path
 
 from rmqlab.broker.config import KINDS
-from rmqlab.broker.filter.lexer import FilterError
-from rmqlab.broker.filter.table import compiled, is_tag_type
 from rmqlab.broker.ignored_settings import ineffective_settings
 from rmqlab.broker.state import Broker
-from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
-from rmqlab.remoting.body import NO_OBJECT
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.broker_admin import GetBrokerConfigResponseHeader
 from rmqlab.remoting.properties import write_properties_text
@@ -84,28 +79,7 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
     return Reply()
 
 
-def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Check a consumer's expression. A consumer does not start if the reply is not 0.
-
-    Tags always can (broker-requests#48).
-    """
-    if request.command.body.strip() in NO_OBJECT:
-        return Reply()
-    subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
-    if subscription is None or is_tag_type(subscription.expression_type):
-        return Reply()
-    if not broker.config.enable_property_filter:
-        remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    try:
-        compiled(subscription.expression_type, subscription.sub_string)
-    except FilterError as exc:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{subscription.sub_string}: {exc}") from None
-    return Reply()
-
-
 ROUTES: list[Route[Broker]] = [
     Route(RequestCode.GET_BROKER_CONFIG, None, get_broker_config),
     Route(RequestCode.UPDATE_BROKER_CONFIG, None, update_broker_config),
-    Route(RequestCode.CHECK_CLIENT_CONFIG, None, check_client_config),
 ]

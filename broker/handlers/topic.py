@@ -77,24 +77,19 @@ def _check_name(broker: Broker, topic: str) -> None:
 
 
 def get_all_topic_config(broker: Broker, _header: None, _request: Request) -> Reply:
-    """The whole table with its version: for tools, and for a slave."""
+    """Return the whole table with its version: for tools, and for a slave."""
     return Reply(header={}, body=broker.topics.wrapper().encode())
 
 
 def get_topic_config(broker: Broker, header: GetTopicConfigRequestHeader, _request: Request) -> Reply:
-    """One topic, for the mqadmin of 5.x (broker-requests#62)."""
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
-    return Reply(body=topic.encode())
+    """Return one topic, for the mqadmin of 5.x (broker-requests#62)."""
+    return Reply(body=broker.topics.require(header.topic).encode())
 
 
 @in_slices
 def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader, _request: Request) -> Work:
-    """The bounds of each of a topic's write queues."""
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    """Return the bounds of each of a topic's write queues."""
+    topic = broker.topics.require(header.topic)
     store, entries = broker.store, Parts()
     for queue_id in range(topic.write_queue_nums):
         max_offset = store.max_queue_offset(header.topic, queue_id)
@@ -111,7 +106,7 @@ def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader,
 
 
 def get_system_topic_list_from_broker(broker: Broker, _header: None, _request: Request) -> Reply:
-    """The topics that belong to the broker itself; tools that export leave them out."""
+    """Return the broker's own topics; tools that export leave them out."""
     return Reply(body=TopicList(topic_list=sorted(broker.topics.system_topics)).encode())
 
 

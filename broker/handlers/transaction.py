@@ -7,8 +7,10 @@ earlier resolution is not detected: a message committed twice is delivered twice
 from typing import Any
 
 from rmqlab.broker.deferred.halfmessages import committed, op_record, resumed
+from rmqlab.broker.deferred.redirect import redirect_delayed
 from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
-from rmqlab.broker.handlers.send import NOT_STORED, STORED, delay
+from rmqlab.broker.handlers.query import decoded_at
+from rmqlab.broker.handlers.send import NOT_STORED, STORED
 from rmqlab.broker.state import Broker
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
@@ -25,7 +27,6 @@ from rmqlab.remoting.message import (
     NewMessage,
     RecordError,
     StoredMessage,
-    decode_message,
     format_properties,
     parse_offset_message_id,
 )
@@ -82,11 +83,7 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
     The message must be in one of `topics`, if any are given. At END_TRANSACTION, RocketMQ checks the message's group
     and offsets, but not its topic.
     """
-    try:
-        record = broker.store.message_at(physical_offset)
-        half = decode_message(record) if record is not None else None
-    except RecordError:  # bytes in the middle of a record that look like one
-        half = None
+    half = decoded_at(broker, physical_offset)
     if half is None or (topics and half.topic not in topics):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message at commit log offset {physical_offset}")
     return half
@@ -126,7 +123,7 @@ def _committed(broker: Broker, half: StoredMessage) -> NewMessage:
     properties = dict(half.properties)
     try:
         message = committed(half)
-        if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
+        if properties.get(PROPERTY_DELAY) and redirect_delayed(broker.store, message, properties):
             properties.pop(PROPERTY_TRAN_MSG, None)
             message.properties = format_properties(properties)
     except ValueError as exc:

@@ -4,24 +4,19 @@ Classes ProducerManager, ConsumerManager, ConsumerGroupInfo. A member is a conne
 consumers with one id on two connections are two members (broker-requests section 3).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import attrs
 
+from rmqlab.broker.tables.memberships import Memberships, TooManyClientsError
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rmqlab.runtime.net.channel import Channel
 
 EXPIRY = 120.0
 """Seconds without a heartbeat after which a member is dropped."""
-MAX_GROUPS_OF_CHANNEL = 2000
-"""Groups, of consumers or of producers, that one connection may be in."""
-MAX_MEMBERS = 500_000
-"""Pairs of a group and a connection in one table."""
 MAX_SUBSCRIPTION_BYTES = 256 * 2**20
 """Limit of the estimated size of all subscriptions, in bytes."""
-MAX_NAME_SIZE = 1024
-"""Characters in a group name or a client id. 4.9.8 has no limit but the frame."""
 _SUBSCRIPTION_COST = 512
 _TAG_COST = 100
 
@@ -35,26 +30,6 @@ class Member:
     language: str
     version: int
     seen_at: float
-
-
-class TooManyClientsError(Exception):
-    """A heartbeat would exceed a limit of a table.
-
-    The message names the limit.
-    """
-
-
-def _check_room(groups: Collection[str], group_name: str, members: int) -> None:
-    """Raise TooManyClientsError if a connection cannot join another group.
-
-    `groups` are those the connection has joined, `members` counts all pairs of the table.
-    """
-    if len(group_name) > MAX_NAME_SIZE:
-        raise TooManyClientsError(f"the name of a group has more than {MAX_NAME_SIZE} characters")
-    if len(groups) >= MAX_GROUPS_OF_CHANNEL:
-        raise TooManyClientsError(f"a connection is in {MAX_GROUPS_OF_CHANNEL} groups at most")
-    if members >= MAX_MEMBERS:
-        raise TooManyClientsError(f"this broker has {MAX_MEMBERS} members of groups")
 
 
 @attrs.define(eq=False)
@@ -122,8 +97,7 @@ class ConsumerTable:
         self._filters = filters
         self.size = 0
         """Estimated size of all subscriptions, in bytes."""
-        self._members = 0
-        self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
+        self._memberships = Memberships()
 
     def register(self, data: ConsumerData, member: Member) -> bool:
         """Apply a heartbeat of one group.
@@ -143,8 +117,7 @@ class ConsumerTable:
         group.consume_from_where = data.consume_from_where
         known = group.members.get(member.channel)
         if known is None:
-            self._members += 1
-            self._groups_of.setdefault(member.channel, {})[data.group_name] = None
+            self._memberships.add(member.channel, data.group_name)
         if known is None or known.client_id != member.client_id:
             group.members[member.channel] = member
         else:  # keeps language and version (ConsumerGroupInfo.updateChannel)
@@ -155,8 +128,7 @@ class ConsumerTable:
         return is_changed or known is None
 
     def _admit(self, data: ConsumerData, channel: Channel, group: ConsumerGroup | None) -> None:
-        if group is None or channel not in group.members:
-            _check_room(self._groups_of.get(channel, {}), data.group_name, self._members)
+        self._memberships.check_room(channel, data.group_name)
         if self.size > MAX_SUBSCRIPTION_BYTES // 2:  # far below the limit the exact growth does not matter
             grown = subscriptions_size(data.subscription_data_set) - (0 if group is None else group.size)
             if grown > 0 and self.size + grown > MAX_SUBSCRIPTION_BYTES:
@@ -182,8 +154,7 @@ class ConsumerTable:
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return None
-        self._members -= 1
-        _leave(self._groups_of, channel, group_name)
+        self._memberships.remove(channel, group_name)
         if not group.members:
             self.size -= group.size
             del self.groups[group_name]
@@ -191,11 +162,11 @@ class ConsumerTable:
 
     def has_member(self, group_name: str, channel: Channel) -> bool:
         """Return True if a connection is a member of a group."""
-        return group_name in self._groups_of.get(channel, ())
+        return self._memberships.has(channel, group_name)
 
     def leave_all(self, channel: Channel) -> list[str]:
         """Drop a closed connection; return the groups whose other members must rebalance."""
-        return [name for name in list(self._groups_of.get(channel, ())) if self.leave(name, channel)]
+        return [name for name in self._memberships.groups_of(channel) if self.leave(name, channel)]
 
     def drop_silent(self, now: float) -> list[Channel]:
         """Drop the members that were silent for too long; return their connections.
@@ -210,13 +181,13 @@ class ConsumerTable:
         return [channel for _, channel in silent]
 
     def find(self, group_name: str, client_id: str) -> Member | None:
-        """The member of a group with this client id."""
+        """Return the member of a group with this client id, or None."""
         group = self.groups.get(group_name)
         members = group.members.values() if group else ()
         return next((member for member in members if member.client_id == client_id), None)
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that subscribe to a topic just now."""
+        """Return the groups that subscribe to a topic now."""
         return {name for name, group in self.groups.items() if topic in group.subscriptions}
 
 
@@ -226,8 +197,7 @@ class ProducerTable:
     def __init__(self) -> None:
         self.groups: dict[str, dict[Channel, Member]] = {}
         self.by_client_id: dict[str, Channel] = {}
-        self._members = 0
-        self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
+        self._memberships = Memberships()
 
     def register(self, group_name: str, member: Member) -> None:
         """Apply a heartbeat of one group. Raises TooManyClientsError.
@@ -238,39 +208,34 @@ class ProducerTable:
         if known is not None:
             known.seen_at = member.seen_at
             return
-        _check_room(self._groups_of.get(member.channel, {}), group_name, self._members)
-        self._members += 1
-        self._groups_of.setdefault(member.channel, {})[group_name] = None
+        self._memberships.check_room(member.channel, group_name)
+        self._memberships.add(member.channel, group_name)
         self.groups.setdefault(group_name, {})[member.channel] = member
         self.by_client_id[member.client_id] = member.channel
 
     def leave(self, group_name: str, channel: Channel) -> None:
-        """Drop one connection from one group."""
+        """Drop one connection from one group, if it is a member."""
         members = self.groups.get(group_name)
         if members is None or (member := members.pop(channel, None)) is None:
             return
-        self._members -= 1
-        _leave(self._groups_of, channel, group_name)
+        self._memberships.remove(channel, group_name)
         if self.by_client_id.get(member.client_id) is channel:
             del self.by_client_id[member.client_id]
         if not members:
             del self.groups[group_name]
 
+    def has_member(self, group_name: str, channel: Channel) -> bool:
+        """Return True if a connection is a member of a group."""
+        return self._memberships.has(channel, group_name)
+
     def leave_all(self, channel: Channel) -> None:
         """Drop a closed connection."""
-        for name in list(self._groups_of.get(channel, ())):
+        for name in self._memberships.groups_of(channel):
             self.leave(name, channel)
 
     def silent(self, now: float) -> list[Channel]:
         """Return the connections of members that were silent for too long."""
         return [member.channel for members in self.groups.values() for member in _silent(members, now)]
-
-
-def _leave(groups_of: dict[Any, dict[str, None]], channel: Channel, group_name: str) -> None:
-    groups = groups_of[channel]
-    del groups[group_name]
-    if not groups:
-        del groups_of[channel]
 
 
 def _silent(members: Mapping[Any, Member], now: float) -> list[Member]:

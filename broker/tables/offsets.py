@@ -1,23 +1,16 @@
-"""Committed offsets of consumer groups by queue (class ConsumerOffsetManager).
+"""Committed offsets of consumer groups by queue (class ConsumerOffsetManager)."""
 
-With 100,000 groups the file has 10 MB. It is encoded key by key, only where something changed and in slices, and
-written by a thread, so that no client waits for it (issue 12.6).
-"""
-
-import collections
 import pathlib
-import threading
 from collections.abc import Iterable, Mapping
 
 import msgspec
-import trio
 
+from rmqlab.broker.tables.offsetsfile import OffsetsFile
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.net.dispatch import Refusal
-from rmqlab.runtime.net.worker import in_thread
-from rmqlab.store.files.configfile import keep_config_file, load_config_file
+from rmqlab.store.files.configfile import load_config_file
 
 MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""
@@ -31,11 +24,6 @@ _KEY_BYTES = 3
 """Bytes of the JSON of a key, in addition to its name: `:{` and `},`, less the comma after its last offset."""
 MAX_NAME_SIZE = 1024
 """Characters of a topic's and a group's name together. 4.9.8 has no limit but the header."""
-_WRITTEN_AT_ONCE = 512 * 1024
-"""Bytes; a larger file is written by a thread."""
-_ENCODED_AT_ONCE = 500
-"""Keys that are encoded before other tasks have their turn."""
-
 
 Offsets = Mapping[str, Mapping[int, int]]
 """By `topic@group`, then by queue id."""
@@ -45,7 +33,6 @@ class ConsumerOffsetTable:
     """Committed offsets: the key is `topic@group`, the value an offset by queue id."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
         loaded = load_config_file(path, ConsumerOffsets.decode)
         self.offsets: dict[str, dict[int, int]] = {}
         self.notes_own = False
@@ -57,12 +44,7 @@ class ConsumerOffsetTable:
         self._count = 0
         self._bytes = 0
         """Bytes of the table's JSON, less a constant."""
-        self._encoded: dict[str, bytes] = {}
-        self._dirty: dict[str, None] = {}  # in the order of the table
-        self._to_encode = collections.deque[str]()
-        self._is_changed = True
-        self._saving = trio.Lock()
-        self._writing = threading.Lock()
+        self._file = OffsetsFile(path, self.offsets)
         for key, queues in (loaded.offset_table if loaded else {}).items():
             self._replace(key, queues)
 
@@ -87,13 +69,13 @@ class ConsumerOffsetTable:
                 self._check_room(key, 0, size)
         self._bytes += size
         queues[queue_id] = offset
-        self._dirty[key] = None
+        self._file.dirty[key] = None
         if self.notes_own:
             self.own.setdefault(key, set()).add(queue_id)
         return before
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset, or None."""
+        """Return the committed offset, or None."""
         return self.offsets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def queues_of(self, group: str, topic: str) -> Mapping[int, int]:
@@ -101,11 +83,11 @@ class ConsumerOffsetTable:
         return self.offsets.get(f"{topic}@{group}", {})
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which a group has committed offsets."""
+        """Return the topics in which a group has committed offsets."""
         return list(self._by_group.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have committed offsets in a topic."""
+        """Return the groups that have committed offsets in a topic."""
         return set(self._by_topic.get(topic, ()))
 
     def remove_group(self, group: str) -> None:
@@ -116,13 +98,11 @@ class ConsumerOffsetTable:
             self._count -= len(queues)
             self._bytes -= _key_size(key) + _queues_size(queues)
             self.own.pop(key, None)
-            self._dirty.pop(key, None)
-            self._encoded.pop(key, None)
+            self._file.forget(key)
             groups = self._by_topic[topic]
             del groups[group]
             if not groups:
                 del self._by_topic[topic]
-        self._is_changed = True
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy one group's offsets in a topic to another group.
@@ -162,64 +142,17 @@ class ConsumerOffsetTable:
         if added > 0 and self._count + added > MAX_OFFSETS:
             raise BodyError(f"more than {MAX_OFFSETS} offsets, with those held here")
 
-    # -- the table as text -----------------------------------------------------------------------
-
     def encode(self) -> bytes:
-        """Return the encoded table, fast if little has changed.
-
-        The result is equal to that of ConsumerOffsets.encode.
-        """
-        while self._encode_some():
-            pass
-        end = b"}}}" if self._encoded else b"}}"
-        return b'{"offsetTable":{' + b"},".join(self._encoded.values()) + end
+        """Return the table as sent over the wire, fast if little has changed."""
+        return self._file.encode()
 
     def save(self) -> None:
         """Write consumerOffset.json now, if the table changed since the last write."""
-        self._is_changed |= bool(self._dirty)
-        while self._encode_some():
-            pass
-        if self._is_changed:
-            self._is_changed = False
-            self._write(self._content())
+        self._file.save()
 
     async def save_in_slices(self) -> None:
         """Write consumerOffset.json in slices, between which other tasks run."""
-        async with self._saving:
-            self._is_changed |= bool(self._dirty)
-            while self._encode_some():
-                await trio.lowlevel.checkpoint()
-            if self._is_changed:
-                self._is_changed = False
-                content = self._content()
-                if len(content) < _WRITTEN_AT_ONCE:
-                    self._write(content)
-                else:
-                    await in_thread(self._write, content)
-
-    def _encode_some(self) -> bool:
-        """Encode some of the keys that changed. True if others are left."""
-        if not self._to_encode:
-            self._to_encode, self._dirty = collections.deque(self._dirty), {}
-        for _ in range(min(len(self._to_encode), _ENCODED_AT_ONCE)):
-            key = self._to_encode.popleft()
-            if key not in self.offsets:  # removed meanwhile
-                continue
-            pairs = b",".join([b"%d:%d" % pair for pair in self.offsets[key].items()])
-            self._encoded[key] = msgspec.json.encode(key) + b":{" + pairs
-            self._is_changed = True
-        return bool(self._to_encode or self._dirty)
-
-    def _content(self) -> bytes:
-        """The text of the file, as ConsumerOffsets.encode_pretty."""
-        if not self._encoded:
-            return ConsumerOffsets().encode_pretty()
-        lines = b"\n\t\t},\n\t\t".join(self._encoded.values())
-        return b'{\n\t"offsetTable":{\n\t\t' + lines + b"\n\t\t}\n\t}\n}"
-
-    def _write(self, content: bytes) -> None:
-        with self._writing:  # a thread may be writing it when the broker is stopped
-            keep_config_file(self._path, content)
+        await self._file.save_in_slices()
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -241,7 +174,7 @@ class ConsumerOffsetTable:
         self._count += len(fresh) - len(queues)
         self._bytes += _queues_size(fresh) - _queues_size(queues)
         self.offsets[key] = dict(fresh)
-        self._dirty[key] = None
+        self._file.dirty[key] = None
 
     def _check_room(self, key: str, count: int, size: int) -> None:
         """Raise Refusal if a key has no room for more offsets.

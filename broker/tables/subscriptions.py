@@ -8,6 +8,8 @@ from rmqlab.broker.tables.tablefile import Defer, TooManyError, VersionedTable, 
 from rmqlab.broker.tables.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.net.dispatch import Refusal
 from rmqlab.store.files.configfile import load_config_file
 
 MAX_NAME_SIZE = 1024
@@ -40,7 +42,7 @@ class SubscriptionGroupTable(VersionedTable):
         self._room.count(self.groups)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the configuration of a group.
+        """Return the configuration of a group; None without one.
 
         A missing one is created, if that is allowed.
         """
@@ -53,6 +55,13 @@ class SubscriptionGroupTable(VersionedTable):
             known = SubscriptionGroupConfig(group_name=group)
             self.put(known)
         return known
+
+    def require(self, group: str) -> SubscriptionGroupConfig:
+        """Return the configuration of a group as `find`. Refusal without one."""
+        config = self.find(group)
+        if config is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group} does not exist")
+        return config
 
     def has_room(self, group: str) -> bool:
         """True if a group exists, or may be created under this name."""

@@ -53,8 +53,15 @@ class TopicTable(VersionedTable):
         self._count()
 
     def get(self, topic: str) -> TopicConfig | None:
-        """The configuration of a topic, or None."""
+        """Return the configuration of a topic, or None."""
         return self.topics.get(topic)
+
+    def require(self, topic: str, code: ResponseCode = ResponseCode.TOPIC_NOT_EXIST) -> TopicConfig:
+        """Return the configuration of a topic. Refusal with this code without one."""
+        config = self.topics.get(topic)
+        if config is None:
+            raise Refusal(code, f"topic {topic} does not exist here")
+        return config
 
     def put(self, topic: TopicConfig) -> None:
         """Create a topic or replace its configuration.
@@ -84,13 +91,12 @@ class TopicTable(VersionedTable):
     def create_from_default(
         self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, is_retry: bool
     ) -> TopicConfig | None:
-        """Create a topic on its first send, after a template that allows it.
+        """Create a topic on its first send, from a template that allows it.
 
-        None if no template allows it or there are too many topics.
-
-        (broker-requests section 1.3: as many queues as the client wants and the template has.) The first send that is
-        refused because auto_create_topic_enable was set to false closes the template, also for the time after that
-        setting is true again (TopicConfigManager.createTopicInSendMessageMethod).
+        It gets as many queues as the client requests, at most those of the template (broker-requests section 1.3).
+        None if the template does not allow it or there are too many topics. The first send that is refused because
+        auto_create_topic_enable was set to false closes the template, also for the time after that setting is true
+        again (TopicConfigManager.createTopicInSendMessageMethod).
         """
         template = self.topics.get(default_topic)
         if template is None or not self.has_room(topic):
@@ -182,9 +188,9 @@ class TopicTable(VersionedTable):
 
 
 def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """Return the topics.
+    """Return the topics, with MAX_QUEUES queues at most.
 
-    One with too many queues, from a file or a master, gets MAX_QUEUES.
+    Those of a file or a master may have more.
     """
     return {
         name: topic
@@ -199,7 +205,10 @@ def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
 
 
 def built_in_topics(config: BrokerConfig) -> Iterable[TopicConfig]:
-    """The topics of a fresh broker (store-ha#64, remoting-and-nameserver section 5.7)."""
+    """Yield the topics of a new broker.
+
+    Sources: store-ha#64, remoting-and-nameserver section 5.7.
+    """
 
     def topic(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
         return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)

@@ -1,16 +1,14 @@
-"""Flushes of the log and of consume queues, for waiting sends and by timers.
+"""Flushes of the log for waiting sends.
 
-Periods are RocketMQ's, in seconds of the process's clock.
+Those by timers are in `rmqlab.broker.flushloops`.
 """
 
 import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
-import trio
 
 from rmqlab.broker.waits.pending_acks import PendingAcks
 from rmqlab.runtime.net.callthread import Caller
@@ -18,13 +16,7 @@ from rmqlab.runtime.net.worker import each_in_thread
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
 
-if TYPE_CHECKING:
-    from rmqlab.broker.state import Broker
-
 log = logging.getLogger(__name__)
-
-PAGE_SIZE: Final = 4096
-ENTRIES_PERIOD: Final = 0.01
 
 
 @attrs.define(eq=False)
@@ -127,81 +119,3 @@ class GroupFlush:
         """Stop starting syncs, and wait for the end of the last one."""
         self._has_ended = True
         await self._caller.close()
-
-
-async def flush_forever(broker: "Broker") -> NoReturn:
-    """Flush the commit log by RocketMQ's timers.
-
-    Sends that wait after a failed flush are flushed again.
-    """
-    store, growth = broker.store, broker.growth
-    group = growth.group_flush
-    period = store.config.flush_interval_commit_log / 1000
-    thorough_period = store.config.flush_commit_log_thorough_interval / 1000
-    thorough_at = trio.current_time()
-    least_bytes = store.config.flush_commit_log_least_pages * PAGE_SIZE
-    while True:
-        if store.flushed_offset >= store.max_commit_log_offset:  # then an idle broker is not woken
-            await growth.wait_grown()
-            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
-                thorough_at += thorough_period
-        await trio.sleep(period)
-        group.begin()
-        if group.is_busy:
-            continue
-        is_thorough = trio.current_time() >= thorough_at
-        if is_thorough:
-            thorough_at = trio.current_time() + thorough_period
-        is_due = is_thorough or store.max_commit_log_offset - store.flushed_offset >= least_bytes
-        job = store.flush_job() if is_due else None
-        if job is not None:
-            with group.held():
-                is_done = await group.syncs.run(job)
-            if is_done:
-                group.begin()  # for sends that were appended meanwhile
-
-
-async def flush_entries_forever(broker: "Broker") -> NoReturn:
-    """Flush the log of a group every 10 ms while it grows (dledger#51).
-
-    No send waits for it: a quorum's memory counts.
-    """
-    growth = broker.growth
-    syncs = growth.group_flush.syncs
-    while True:
-        await growth.is_flush_wanted.wait()
-        growth.is_flush_wanted = trio.Event()
-        await trio.sleep(ENTRIES_PERIOD)
-        job = broker.store.flush_job()
-        if job is not None and not await syncs.run(job):
-            growth.is_flush_wanted.set()
-
-
-async def flush_queues_forever(broker: "Broker") -> NoReturn:
-    """Flush consume queues that are dirty enough, each second.
-
-    At the start and each minute: all of them, and the checkpoint (store-and-ha section 3.6). Only a growing log makes
-    queues dirty, so an idle broker is not woken.
-    """
-    store, growth = broker.store, broker.growth
-    syncs = growth.group_flush.syncs
-    period = store.config.flush_interval_consume_queue / 1000
-    thorough_period = store.config.flush_consume_queue_thorough_interval / 1000
-    thorough_at = trio.current_time()
-    while True:
-        await trio.sleep(period)
-        is_thorough = trio.current_time() >= thorough_at
-        if is_thorough:
-            thorough_at = trio.current_time() + thorough_period
-        job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
-        if job is not None:
-            await syncs.run(job)
-        elif store.dispatch_behind_bytes or store.dispatcher.is_index_behind:
-            continue
-        elif is_thorough:
-            await growth.wait_grown()
-            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
-                thorough_at += thorough_period
-        else:
-            with trio.move_on_at(thorough_at):
-                await growth.wait_grown()

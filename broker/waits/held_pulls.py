@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import attrs
 
 from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rmqlab.broker.waits.checkbudget import CheckBudget
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
@@ -29,12 +30,6 @@ WAKES_AT_ONCE = 64
 LONG_WAKE = 0.005
 """Seconds. A pull that exceeds this, because it filters hundreds of messages, ends its portion."""
 QUEUES_SWEPT_AT_ONCE = 1000
-CHECKS_AT_ONCE = 20_000
-"""Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
-FILTER_SECONDS_AT_ONCE = 0.02
-"""Seconds that SQL92 filters of held pulls may run before sockets, timers and tasks have their turn."""
-UNCOUNTED_CHECKS = 200
-"""Comparisons of one arrival that are not counted; an ordinary queue has fewer."""
 MAX_HELD = 100_000
 """Maximum held pulls: the capacity of RocketMQ's queue for pulls (pullThreadPoolQueueCapacity)."""
 MAX_HELD_OF_CHANNEL = 10_000
@@ -97,9 +92,9 @@ class PullHold:
     _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
     _wakes_left: int = attrs.field(default=WAKES_AT_ONCE, init=False)
     _count: int = attrs.field(default=0, init=False)
-    _checks_left: int = attrs.field(default=CHECKS_AT_ONCE, init=False)
-    _filter_seconds_left: float = attrs.field(default=FILTER_SECONDS_AT_ONCE, init=False)
-    _is_counting: bool = attrs.field(default=False, init=False)
+    _budget: CheckBudget = attrs.field(
+        default=attrs.Factory(lambda self: CheckBudget(self.later), takes_self=True), init=False
+    )
     _crowded: dict[Queue, int] = attrs.field(factory=dict, init=False)
     """Ends of queues that had too many new messages to compare each with each held pull."""
     _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
@@ -135,7 +130,9 @@ class PullHold:
         queue = (topic, queue_id)
         if not self.wakes_on_arrival or queue not in self._held:
             return
-        if not self._may_compare(queue, queue_offset, len(tags_codes)):
+        checks = len(tags_codes) * len(self._held[queue])
+        if queue in self._crowded or not self._budget.spend_checks(checks):
+            self._check_later(queue, queue_offset + len(tags_codes))
             return
         now = self.now()
         for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
@@ -148,34 +145,12 @@ class PullHold:
                 ),
             )
 
-    def _may_compare(self, queue: Queue, queue_offset: int, messages: int) -> bool:
-        """Count the comparisons of an arrival.
-
-        False if they are too many for now: the queue is checked later.
-        """
-        if queue in self._crowded:
-            self._crowded[queue] = queue_offset + messages
-            return False
-        checks = messages * len(self._held[queue])
-        if checks <= UNCOUNTED_CHECKS:
-            return True
-        if checks > self._checks_left:
-            self._crowded[queue] = queue_offset + messages
-            if len(self._crowded) == 1:
-                self.later(self._check_crowded)
-            return False
-        self._count_until_others_had_their_turn()
-        self._checks_left -= checks
-        return True
-
-    def _count_until_others_had_their_turn(self) -> None:
-        if not self._is_counting:
-            self._is_counting = True
-            self.later(self._count_anew)
-
-    def _count_anew(self) -> None:
-        self._is_counting = False
-        self._checks_left, self._filter_seconds_left = CHECKS_AT_ONCE, FILTER_SECONDS_AT_ONCE
+    def _check_later(self, queue: Queue, end: int) -> None:
+        """Check a queue with this end after sockets, timers and tasks."""
+        is_scheduled = bool(self._crowded)
+        self._crowded[queue] = end
+        if not is_scheduled:
+            self.later(self._check_crowded)
 
     def _check_crowded(self) -> None:
         """Wake the pulls of one crowded queue that are behind its end.
@@ -228,15 +203,14 @@ class PullHold:
             return False
         if message_filter.by_properties is None:
             return True
-        if self._filter_seconds_left <= 0:  # too many filters: this pull is woken as in a sweep
+        if not self._budget.may_filter:  # this pull is woken as in a sweep
             return True
-        self._count_until_others_had_their_turn()
         began = stopwatch.wall()
         try:
             properties = pull.waker.properties_at(topic, queue_id, offset)
             return properties is None or message_filter.by_properties(properties)
         finally:
-            self._filter_seconds_left -= stopwatch.wall() - began
+            self._budget.spend_filter_seconds(stopwatch.wall() - began)
 
     # -- waking ----------------------------------------------------------------------------------
 

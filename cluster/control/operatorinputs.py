@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from rmqlab.cluster.control.inputs import GROUP_SCHEMA, MOST_FIELDS, TOPIC_SCHEMA, Name, Settings
-from rmqlab.cluster.operate.values import INT32, INT64, MAX_QUEUES
+from rmqlab.cluster.operate.values import MAX_QUEUES
+from rmqlab.runtime.config.validators import INT32, INT64
 
 MOST_MESSAGES = 32
 """Messages in one response: each can have some MB."""

@@ -14,11 +14,12 @@ import msgspec
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, UnknownNameError, unknown
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Operator, Scope
-from rmqlab.cluster.operate.values import INT32, INT64, group_name, parse_number
+from rmqlab.cluster.operate.values import by_queue, group_name, parse_optional_number
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
 from rmqlab.remoting.bodies.offset import ConsumeStats
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import BUILT_IN_GROUPS, DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
+from rmqlab.runtime.config.validators import INT32, INT64
 
 _MAX_RETRY_QUEUES = 1024
 _WIRE_NAMES = {
@@ -65,12 +66,10 @@ class GroupChange:
         """Return a change of parsed values."""
         return cls(
             group=group,
-            retries=None if retries is None else parse_number(retries, "number of retries", 0, INT32),
-            retry_queues=None
-            if retry_queues is None
-            else parse_number(retry_queues, "number of retry queues", 0, _MAX_RETRY_QUEUES),
-            broker_id=None if broker_id is None else parse_number(broker_id, "broker id", 0, INT64),
-            when_slow=None if when_slow is None else parse_number(when_slow, "broker id when slow", 0, INT64),
+            retries=parse_optional_number(retries, "number of retries", 0, INT32),
+            retry_queues=parse_optional_number(retry_queues, "number of retry queues", 0, _MAX_RETRY_QUEUES),
+            broker_id=parse_optional_number(broker_id, "broker id", 0, INT64),
+            when_slow=parse_optional_number(when_slow, "broker id when slow", 0, INT64),
             **flags,
         )
 
@@ -298,9 +297,6 @@ async def count_members(operator: Operator, group: str) -> int:
 
 async def _lag(operator: Operator, group: str, topic: str | None = None) -> GroupLag:
     stats = await consume_stats(operator, group, topic)
-    ordered = sorted(
-        stats.offset_table.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id)
-    )
     queues = tuple(
         QueueLag(
             topic=queue.topic,
@@ -311,7 +307,7 @@ async def _lag(operator: Operator, group: str, topic: str | None = None) -> Grou
             lag=progress.broker_offset - progress.consumer_offset,
             last_consumed_at=progress.last_timestamp,
         )
-        for queue, progress in ordered
+        for queue, progress in by_queue(stats.offset_table)
     )
     return GroupLag(
         group=group,

@@ -14,7 +14,7 @@ from rmqlab.cluster.operate.errors import ConflictError, unknown
 from rmqlab.cluster.operate.groups import check_group, count_members
 from rmqlab.cluster.operate.session import Operator, list_brokers
 from rmqlab.cluster.operate.topics import find_route
-from rmqlab.cluster.operate.values import NOW, QueueAt, group_name, queue_text
+from rmqlab.cluster.operate.values import NOW, QueueAt, by_queue, group_name, queue_text
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.topic import TopicOffset
 from rmqlab.remoting.names import MASTER_ID
@@ -101,10 +101,9 @@ async def show_offsets(operator: Operator, group: str, topic: str | None = None)
         except FAILURES as exc:
             if not unreachable:  # otherwise it is most likely the master that did not reply above
                 unreachable[f"bounds of {one}"] = str(exc)
-    ordered = sorted(committed.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id))
     return GroupOffsets(
         group=group,
-        queues=tuple(_offsets_of(queue, found, bounds.get(queue)) for queue, found in ordered),
+        queues=tuple(_offsets_of(queue, found, bounds.get(queue)) for queue, found in by_queue(committed)),
         replied={name: tuple(sorted(ids)) for name, ids in replied.items()},
         unreachable=unreachable,
     )

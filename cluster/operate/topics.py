@@ -23,8 +23,8 @@ from rmqlab.cluster.operate.ordering import (
 )
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Masters, Operator, Scope
 from rmqlab.cluster.operate.topicnames import topics_of_broker, unknown_topic
-from rmqlab.cluster.operate.values import MAX_QUEUES, parse_number, parse_permission, topic_name
-from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.cluster.operate.values import MAX_QUEUES, by_queue, parse_optional_number, parse_permission, topic_name
+from rmqlab.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicStatsTable
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -65,8 +65,8 @@ class TopicChange:
         read, write = (queues, queues) if queues is not None else (read_queues, write_queues)
         return cls(
             topic=topic,
-            read_queues=None if read is None else parse_number(read, "number of read queues", 1, MAX_QUEUES),
-            write_queues=None if write is None else parse_number(write, "number of write queues", 1, MAX_QUEUES),
+            read_queues=parse_optional_number(read, "number of read queues", 1, MAX_QUEUES),
+            write_queues=parse_optional_number(write, "number of write queues", 1, MAX_QUEUES),
             permission=None if permission is None else parse_permission(permission),
             order=order,
         )
@@ -278,19 +278,8 @@ async def topic_route(operator: Operator, topic: str) -> list[RouteAt]:
     """
     route = await find_route(operator, topic)
     brokers = {data.broker_name: data for data in route.broker_datas}
-    return [
-        RouteAt(
-            broker=queues.broker_name,
-            cluster=(brokers[queues.broker_name].cluster or "") if queues.broker_name in brokers else "",
-            addresses=dict(sorted(brokers[queues.broker_name].broker_addrs.items()))
-            if queues.broker_name in brokers
-            else {},
-            read_queues=queues.read_queue_nums,
-            write_queues=queues.write_queue_nums,
-            permission=queues.perm,
-        )
-        for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name)
-    ]
+    ordered = sorted(route.queue_datas, key=lambda queues: queues.broker_name)
+    return [_route_at(queues, brokers.get(queues.broker_name)) for queues in ordered]
 
 
 async def topic_status(operator: Operator, topic: str) -> list[QueueBounds]:
@@ -313,9 +302,7 @@ def queue_bounds(table: TopicStatsTable) -> list[QueueBounds]:
             max_offset=bounds.max_offset,
             last_stored_at=bounds.last_update_timestamp,
         )
-        for queue, bounds in sorted(
-            table.offset_table.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id)
-        )
+        for queue, bounds in by_queue(table.offset_table)
     ]
 
 
@@ -359,6 +346,18 @@ async def _put_all(
 async def _put(operator: Operator, broker: BrokerAt, config: TopicConfig) -> TopicAt:
     await operator.admin.create_topic(broker.address, config)
     return _topic_at(broker.broker, config)
+
+
+def _route_at(queues: QueueData, data: BrokerData | None) -> RouteAt:
+    """Return the route to the queues of a broker name, whose addresses may be unknown."""
+    return RouteAt(
+        broker=queues.broker_name,
+        cluster=(data.cluster or "") if data is not None else "",
+        addresses=dict(sorted(data.broker_addrs.items())) if data is not None else {},
+        read_queues=queues.read_queue_nums,
+        write_queues=queues.write_queue_nums,
+        permission=queues.perm,
+    )
 
 
 def _topic_at(broker: str, config: TopicConfig) -> TopicAt:

@@ -5,18 +5,20 @@ Each function returns the value, or raises InvalidOperationError.
 
 import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import attrs
 
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.names import group_fault, topic_fault
-from rmqlab.runtime.config.validators import as_written
+from rmqlab.runtime.config.validators import INT32, INT64, as_written
+
+T = TypeVar("T")
 
 MAX_QUEUES = 32_768
 """Queues of a topic at one broker. RocketMQ has no limit of its own; rmqlab's brokers have this one."""
-INT32, INT64 = 2**31 - 1, 2**63 - 1
 NOW = -1
 """As a time: the end of each queue (mqadmin's `now`)."""
 FIRST = 0
@@ -54,6 +56,11 @@ def parse_number(text: str | int, what: str, least: int = 0, most: int = INT64) 
     if number is None or isinstance(text, bool) or not least <= number <= most:
         raise InvalidOperationError(f"{what} {_shown(text)}: expected a whole number from {least} to {most}")
     return number
+
+
+def parse_optional_number(text: str | int | None, what: str, least: int, most: int) -> int | None:
+    """Return a number as `parse_number`; None for None, which keeps a value."""
+    return None if text is None else parse_number(text, what, least, most)
 
 
 def parse_permission(value: str | int) -> int:
@@ -134,6 +141,11 @@ def parse_queue(text: str) -> MessageQueue:
         raise InvalidOperationError(f"queue {_shown(text)}: expected TOPIC@BROKER:QUEUE, such as orders@broker-a:0")
     queue_id = parse_number(found["queue"], "queue", 0, INT32)
     return MessageQueue(topic=topic_name(found["topic"]), broker_name=found["broker"], queue_id=queue_id)
+
+
+def by_queue(table: Mapping[MessageQueue, T]) -> list[tuple[MessageQueue, T]]:
+    """Return the items of a table, sorted by topic, broker name and queue id."""
+    return sorted(table.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id))
 
 
 def queue_text(queue: MessageQueue) -> str:

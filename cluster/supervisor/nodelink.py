@@ -10,7 +10,7 @@ import trio
 from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.bounds import SNAPSHOT, bounded, cut_text
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.node.control import (
+from rmqlab.runtime.node.controlmessages import (
     CONTROL,
     Event,
     Hello,

@@ -53,6 +53,7 @@ class ConsumeConfig:
 
 
 def load_config(path: str | pathlib.Path) -> ConsumeConfig:
+    """Read the settings of a consumer. SettingsError if they are invalid."""
     return read_settings(path, [ConsumeConfig]).bind(ConsumeConfig)
 
 
@@ -76,7 +77,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
             enough.set()
 
     def on_event(kind: str, **fields: Any) -> None:
-        link.emit(kind, **plain(fields))
+        link.emit(kind, **event_fields(fields))
 
     client_config = ClientConfig(
         namesrv_addr=config.namesrv_addr,
@@ -108,6 +109,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
 
 
 def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
+    """Return the fields of the event `delivered`, without the group."""
     number, _, _ = message.body.partition(b" ")
     return {
         "number": number_of(number),
@@ -122,15 +124,15 @@ def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
     }
 
 
-def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+def event_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields for an event, with queues as `topic@broker:id`."""
     return {
-        key: [_plain(v) for v in value] if isinstance(value, list | tuple) else _plain(value)
+        key: [_event_value(v) for v in value] if isinstance(value, list | tuple) else _event_value(value)
         for key, value in fields.items()
     }
 
 
-def _plain(value: object) -> object:
+def _event_value(value: object) -> object:
     if isinstance(value, MessageQueue):
         return f"{value.topic}@{value.broker_name}:{value.queue_id}"
     return value

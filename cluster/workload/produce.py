@@ -80,6 +80,7 @@ class ProduceConfig:
 
 
 def load_config(path: str | pathlib.Path) -> ProduceConfig:
+    """Read the settings of a producer. SettingsError if they are invalid."""
     return read_settings(path, [ProduceConfig]).bind(ProduceConfig)
 
 
@@ -201,10 +202,12 @@ async def _send(config: ProduceConfig, producer: TransactionProducer, message: M
 
 
 def body_of(number: int, size: int) -> bytes:
+    """Return the body of a message: its number, a space, and dots up to `size` bytes."""
     return f"{number} ".encode().ljust(size, b".")
 
 
 def describe_result(result: SendResult) -> dict[str, object]:
+    """Return the fields of the event `sent` for a stored message."""
     return {
         "outcome": result.status.value,
         "attempts": result.attempts,
@@ -216,6 +219,7 @@ def describe_result(result: SendResult) -> dict[str, object]:
 
 
 def describe_failure(exc: Exception) -> dict[str, object]:
+    """Return the fields of the event `sent` for a message that may not be stored."""
     return {
         "outcome": INDETERMINATE if isinstance(exc, IndeterminateError) else REFUSED,
         "error": str(exc),

@@ -281,6 +281,11 @@ class StoredMessage:
         return body_crc(self.body) == self.body_crc
 
 
+def store_time_at(sys_flag: int) -> int:
+    """Return the position of the store time in a record: behind the host of birth."""
+    return 68 if sys_flag & BORN_HOST_IPV6 else 56
+
+
 def body_crc(body: Buffer) -> int:
     """Return the CRC-32 without its sign bit (store-ha#9)."""
     return zlib.crc32(body) & 0x7FFFFFFF

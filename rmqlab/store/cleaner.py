@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 @attrs.define(eq=False)
 class Cleaner:
+    """Checks the disk and deletes files for one store; a loop of the broker calls it."""
+
     config: StoreConfig
     log: CommitLog
     queues: Queues

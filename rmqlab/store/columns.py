@@ -133,7 +133,16 @@ def big_endian(typecode: str, numbers: Iterable[int]) -> "array[int]":
 
 def from_little_endian(typecode: str, raw: bytes) -> "array[int]":
     """Return the numbers of these bytes."""
+    return _from_bytes(typecode, raw, "little")
+
+
+def from_big_endian(typecode: str, raw: bytes) -> "array[int]":
+    """Return the numbers of these bytes."""
+    return _from_bytes(typecode, raw, "big")
+
+
+def _from_bytes(typecode: str, raw: bytes, byte_order: str) -> "array[int]":
     numbers = array(typecode, raw)
-    if sys.byteorder == "big":
+    if sys.byteorder != byte_order:
         numbers.byteswap()
     return numbers

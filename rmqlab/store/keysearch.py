@@ -1,15 +1,12 @@
 """Finding messages by key, through the index (store-and-ha section 3.3)."""
 
 from collections.abc import Generator
-from typing import TypeVar, cast
 
 from rmqlab.store.batches.keyreader import is_record_of
 from rmqlab.store.keyindex.index import Index
 from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.results import QueryResult
-
-T = TypeVar("T")
 
 _LONGEST_KEY = 2**16
 """Characters of `topic#key`. Keys are among the properties of a message, which have at most 32,767."""
@@ -42,12 +39,3 @@ def search_by_key(
     records = [record for offset in right if (record := log.record(offset)) is not None]
     newest = index.files[-1]
     return QueryResult(records, newest.end_timestamp, newest.end_physical)
-
-
-def finished(steps: Generator[None, None, T]) -> T:
-    """Run all steps at once. Return their result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast("T", end.value)

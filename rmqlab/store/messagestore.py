@@ -14,6 +14,7 @@ import attrs
 
 from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import NewMessage
+from rmqlab.remoting.steps import run_to_end
 from rmqlab.store.cleaner import Cleaner
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
@@ -24,7 +25,7 @@ from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.lock import AbortFile, StoreLock
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.keyindex.index import Index
-from rmqlab.store.keysearch import finished, search_by_key
+from rmqlab.store.keysearch import search_by_key
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
 from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
@@ -42,6 +43,8 @@ SLAVE_REFUSAL = "a slave accepts no sends, only its master does"
 
 @attrs.define(eq=False)
 class MessageStore:
+    """One broker's store, open. `open` makes it."""
+
     config: StoreConfig
     now_millis: Callable[[], int]
     is_slave: bool
@@ -285,7 +288,7 @@ class MessageStore:
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
         """Return messages by a key's hash, if indexed."""
-        return finished(self.search(topic, key, max_num, begin, end))
+        return run_to_end(self.search(topic, key, max_num, begin, end))
 
     def search(self, topic: str, key: str, max_num: int, begin: int, end: int) -> Generator[None, None, QueryResult]:
         """Return the same as `query`, in many steps (`rmqlab.store.keysearch`)."""

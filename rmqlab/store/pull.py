@@ -45,6 +45,8 @@ class _Limits:
 
 @attrs.define(eq=False)
 class Puller:
+    """Reads messages of queues, within the limits of the settings."""
+
     log: CommitLog
     keeps_offset: bool  # a slave does not correct a reader's offset (store-ha#65)
     _limits: _Limits
@@ -62,6 +64,7 @@ class Puller:
         property_filter: PropertyFilter | None,
         max_examined: int,
     ) -> GetResult:
+        """Return messages of a queue, which is None if it never had any (section 6.1)."""
         lowest, highest = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if queue is None or highest == 0:
             return self._not_found(GetStatus.NO_MESSAGE_IN_QUEUE, queue_offset, 0, lowest, highest)

@@ -57,6 +57,8 @@ _crc32 = zlib.crc32
 
 @attrs.define(eq=False)
 class Putter:
+    """Appends messages to the log, and enters them in queues and index afterwards."""
+
     config: StoreConfig
     log: CommitLog
     queues: Queues

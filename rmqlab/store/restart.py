@@ -6,13 +6,14 @@ complete, and no record is dispatched again.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
 from rmqlab.store.files.claim import CompletenessClaim
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.log import recovery
 from rmqlab.store.log.commitlog import CommitLog
 from rmqlab.store.queue.queueends import MissingEntries
@@ -43,34 +44,55 @@ def restart(
     indexed: int,
     on_recovered: Callable[[], object] = lambda: None,
 ) -> Restart:
-    """Truncate log and queues to whole records.
+    """Truncate log and queues to whole records; return where dispatch begins.
 
-    `indexed`: end of the index before files of it were dropped.
-
-    `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
+    `indexed` is the end of the index before files of it were dropped. `on_recovered` is called after each queue, and
+    `on_progress` with the last checked commit log offset. Raises OSError, and StoreError if the claim cannot be
+    withdrawn.
     """
     files = log.files.files
-    offsets = [file.first_offset for file in files]
-    start = recovery.first_file_after_clean_stop(len(files))
-    if crashed:
-        safe = claim.read.safe_timestamp
-        if config.message_index_enable and config.message_index_safe:
-            safe = min(safe, claim.read.index_msg_timestamp)
-        start = recovery.first_file_after_crash([recovery.FirstRecord.read(file) for file in files], safe)
-    queues.recover(claim, complete_to=offsets[start] if crashed and files else None, on_recovered=on_recovered)
-    if crashed and files:
-        drop_unsure_ends(queues, log, offsets[start])
+    start = _first_file(files, config, claim, crashed=crashed)
+    complete_to = files[start].first_offset if crashed and files else None
+    queues.recover(claim, complete_to=complete_to, on_recovered=on_recovered)
+    if complete_to is not None:
+        drop_unsure_ends(queues, log, complete_to)
     is_stopped = not crashed or claim.was_withdrawn  # the last clean stop was followed by no flush of the queues
     missing_entries = MissingEntries.find(config.store_path_root_dir, queues) if is_stopped else None
-    known = queues.max_physical
     if not files:
-        if known > 0:
-            logger.warning("%s has no files: the consume queues are deleted", log.files.directory)
-            claim.withdraw()
-        queues.delete_all()
+        _delete_queues(log, queues, claim)
         return Restart()
     walk = recovery.LogWalk(files, start, config.check_crc_on_recover)
     missing = _walk_to_end(walk, queues if crashed else None, on_progress)
+    _truncate(log, queues, claim, walk)
+    if missing_entries is not None:
+        missing_entries.mark(queues, log, walk.end, claim)
+    if complete_to is None:
+        return _after_clean_stop(log, queues, claim, walk)
+    index_from = min(max(indexed, _index_start(log, queues)), complete_to)
+    return _after_crash(log, queues, claim, walk, missing, index_from)
+
+
+def _first_file(files: Sequence[LogFile], config: StoreConfig, claim: CompletenessClaim, *, crashed: bool) -> int:
+    """Return the number of the first file of the log that is checked. OSError."""
+    if not crashed:
+        return recovery.first_file_after_clean_stop(len(files))
+    safe = claim.read.safe_timestamp
+    if config.message_index_enable and config.message_index_safe:
+        safe = min(safe, claim.read.index_msg_timestamp)
+    return recovery.first_file_after_crash([recovery.FirstRecord.read(file) for file in files], safe)
+
+
+def _delete_queues(log: CommitLog, queues: Queues, claim: CompletenessClaim) -> None:
+    """Delete the queues of a log without files."""
+    if queues.max_physical > 0:
+        logger.warning("%s has no files: the consume queues are deleted", log.files.directory)
+        claim.withdraw()
+    queues.delete_all()
+
+
+def _truncate(log: CommitLog, queues: Queues, claim: CompletenessClaim, walk: recovery.LogWalk) -> None:
+    """Truncate the log, and queues that have entries beyond it, at the end of a walk."""
+    known = queues.max_physical
     if known > walk.end:
         before = queues.record_before(walk.end)
         claim.lower(max(0, log.stored_at(before[0])) if before is not None else 0)
@@ -82,22 +104,33 @@ def restart(
             "%s is cut at %d, where no valid record follows; its queues have entries of records up to %d",
             log.files.directory, walk.end, known,
         )  # fmt: skip
-    if missing_entries is not None:
-        missing_entries.mark(queues, log, walk.end, claim)
-    if not crashed:
-        index_from = queues.max_physical
-        queues_from = queues.dispatch_from(log, walk.end, claim)
-        return Restart(queues_from, index_from, _last_stored_at(log, queues) if claim.is_withdrawn else 0)
+
+
+def _after_clean_stop(log: CommitLog, queues: Queues, claim: CompletenessClaim, walk: recovery.LogWalk) -> Restart:
+    """Return the dispatch of a log whose index is complete, but for damaged queues."""
+    index_from = queues.max_physical  # before damaged entries are dropped
+    queues_from = queues.dispatch_from(log, walk.end, claim)
+    return Restart(queues_from, index_from, _last_stored_at(log, queues) if claim.is_withdrawn else 0)
+
+
+def _after_crash(
+    log: CommitLog,
+    queues: Queues,
+    claim: CompletenessClaim,
+    walk: recovery.LogWalk,
+    missing: int | None,
+    index_from: int,
+) -> Restart:
+    """Return the dispatch of a log that was compared with the queues.
+
+    `missing` is the first record that the comparison found without an entry; None if all have one.
+    """
     if claim.was_withdrawn:
         mark_wrong_ends(queues, log)
     queues_from = walk.end if missing is None else missing
     if any(queue.is_damaged for queue in queues):  # else the comparison with the log has found all
         queues_from = min(queues_from, queues.dispatch_from(log, walk.end, claim))
-    return Restart(
-        queues_from,
-        min(max(indexed, _index_start(log, queues)), offsets[start]),
-        max(0, log.stored_at(walk.last_record)),
-    )
+    return Restart(queues_from, index_from, max(0, log.stored_at(walk.last_record)))
 
 
 def _last_stored_at(log: CommitLog, queues: Queues) -> int:

@@ -97,6 +97,11 @@ class GetResult:
 
 @attrs.define(slots=True, eq=False)
 class QueryResult:
+    """Result of a query by key: whole records, and the end of the index.
+
+    The end is that of the newest index file: store time in ms and commit log offset of its last record.
+    """
+
     buffers: list[memoryview]
     index_last_update_timestamp: int
     index_last_update_phyoffset: int

@@ -13,15 +13,9 @@ import pytest
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.stats import BrokerStats
 from rmqlab.broker.statsitems import MAX_KEY_SIZE, MAX_KEYS, StatsItems
-from rmqlab.broker.tables.clients import (
-    MAX_NAME_SIZE,
-    ConsumerTable,
-    Member,
-    ProducerTable,
-    TooManyClientsError,
-    subscriptions_size,
-)
+from rmqlab.broker.tables.clients import ConsumerTable, Member, ProducerTable, subscriptions_size
 from rmqlab.broker.tables.locks import LOCK_LIFE, LockedQueue, QueueLocks
+from rmqlab.broker.tables.memberships import MAX_NAME_SIZE, TooManyClientsError
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -47,7 +41,7 @@ def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) 
 
 
 def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.tables.clients.MAX_GROUPS_OF_CHANNEL", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.memberships.MAX_GROUPS_OF_CHANNEL", 2)
     consumers, producers, one, other = ConsumerTable(Filters()), ProducerTable(), ScriptedPeer(), ScriptedPeer()
     for name in ("a", "b", "a"):
         consumers.register(consumer(name), member(one))
@@ -65,7 +59,7 @@ def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.tables.clients.MAX_MEMBERS", 2)
+    monkeypatch.setattr("rmqlab.broker.tables.memberships.MAX_MEMBERS", 2)
     consumers, producers = ConsumerTable(Filters()), ProducerTable()
     peers: list[Any] = [ScriptedPeer() for _ in range(3)]
     for peer in peers[:2]:

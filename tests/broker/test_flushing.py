@@ -5,7 +5,7 @@ A disk that fails is tried again.
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +15,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.broker.waits.flushing import GroupFlush, Syncs, flush_forever, flush_queues_forever
+from rmqlab.broker.flushloops import flush_forever, flush_queues_forever
+from rmqlab.broker.waits.flushing import GroupFlush, Syncs
 from rmqlab.broker.waits.pending_acks import PendingAcks, WaitingSend
 from rmqlab.runtime.net.callthread import Calls, Done
 from rmqlab.store.files.disk import Disk
@@ -359,5 +360,30 @@ async def test_flushed_queues_are_flushed_again_within_a_minute_of_growth(
             await trio.sleep(63)
             assert store.flusher.marks.queues == end
             assert checks < 5
+        nursery.cancel_scope.cancel()
+    store.close()
+
+
+@pytest.mark.parametrize("loop", [flush_forever, flush_queues_forever])
+async def test_with_a_long_timer_of_0_each_flush_is_thorough(
+    tmp_path: Path, autojump_clock: MockClock, loop: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Less than a page is flushed within the short period.
+
+    Source: classes FlushRealTimeService, FlushConsumeQueueService. A period of 0 blocked the event loop for ever.
+    """
+    del autojump_clock
+    intervals = {"flush_commit_log_thorough_interval": 0, "flush_consume_queue_thorough_interval": 0}
+    store = MessageStore.open(small_config(tmp_path, **intervals), now_millis=ManualClock())
+    growth = Growth(flush_by(Sends(store), ScriptedCaller(), InlineSyncs(store)))
+    broker = cast("Any", SimpleNamespace(store=store, growth=growth))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loop, broker)
+        for idle in (5, 100):
+            await trio.sleep(idle)
+            end = store.put(new_message()).end_offset
+            growth.grown.set()
+            await trio.sleep(2)
+            assert (store.flushed_offset if loop is flush_forever else store.flusher.marks.queues) == end
         nursery.cancel_scope.cancel()
     store.close()

@@ -7,7 +7,8 @@ import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.scripted import ScriptedClock, ScriptedPeer, ScriptedTurns
-from rmqlab.broker.waits.held_pulls import CHECKS_AT_ONCE, QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
+from rmqlab.broker.waits.checkbudget import CHECKS_AT_ONCE, FILTER_SECONDS_AT_ONCE
+from rmqlab.broker.waits.held_pulls import QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
@@ -300,11 +301,11 @@ def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker,
         hold.add("T", 0, pull)
     hold.arrived("T", 0, 5, [0])
     assert waker.woken == []
-    hold._filter_seconds_left = 0.0
+    hold._budget.spend_filter_seconds(FILTER_SECONDS_AT_ONCE)
     hold.arrived("T", 0, 6, [0])
     assert len(waker.woken) == 3
     turns.run_all()
-    assert hold._filter_seconds_left > 0
+    assert hold._budget.may_filter
 
 
 def test_a_slow_pull_is_the_last_of_its_portion(

@@ -248,7 +248,9 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 ) -> None:
     """Issue 12.6: with 100,000 groups the file has 10 MB."""
     written: list[pathlib.Path] = []
-    monkeypatch.setattr("rmqlab.broker.tables.offsets.keep_config_file", lambda path, _content: written.append(path))
+    monkeypatch.setattr(
+        "rmqlab.broker.tables.offsetsfile.keep_config_file", lambda path, _content: written.append(path)
+    )
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
     for number in range(100):
         offsets.commit(f"g{number}", "T", 0, 1)
@@ -256,7 +258,7 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
     offsets.save()
     assert len(written) == 1
     offsets.commit("g7", "T", 0, 2)
-    assert list(offsets._dirty) == ["T@g7"]
+    assert list(offsets._file.dirty) == ["T@g7"]
     offsets.save()
     assert len(written) == 2
 
@@ -264,9 +266,9 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(
-        "rmqlab.broker.tables.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread())
+        "rmqlab.broker.tables.offsetsfile.keep_config_file", lambda *_args: threads.append(threading.current_thread())
     )
-    monkeypatch.setattr("rmqlab.broker.tables.offsets._WRITTEN_AT_ONCE", 1000)
+    monkeypatch.setattr("rmqlab.broker.tables.offsetsfile._WRITTEN_AT_ONCE", 1000)
     offsets, turns = ConsumerOffsetTable(tmp_path / "consumerOffset.json"), 0
     for number in range(5000):
         offsets.commit(f"g{number}", "T", 0, 1)

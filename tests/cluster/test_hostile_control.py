@@ -22,7 +22,16 @@ from rmqlab.cluster.supervisor.fork.forkserver import REPORTS, Continued, Exited
 from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.runtime.journals.journal import JournalEntry
-from rmqlab.runtime.node.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
+from rmqlab.runtime.node.controlmessages import (
+    CONTROL,
+    Event,
+    Hello,
+    Ready,
+    RulesSet,
+    Snapshot,
+    SnapshotRequest,
+    Stopping,
+)
 from rmqlab.runtime.node.mapcodec import MAX_MESSAGE
 
 GARBAGE = [

@@ -18,7 +18,8 @@ from rmqlab.runtime.net.channel import Channel
 from rmqlab.runtime.net.dispatch import Dispatcher, Reply, Request, Route, handler_table
 from rmqlab.runtime.net.reactor import READ, Reactor
 from rmqlab.runtime.net.server import open_listener
-from rmqlab.runtime.node.control import ControlLink, SnapshotRequest
+from rmqlab.runtime.node.control import ControlLink
+from rmqlab.runtime.node.controlmessages import SnapshotRequest
 
 
 def fail(*_args: object) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.runtime.node import mapcodec
-from rmqlab.runtime.node.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.controlmessages import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
 from rmqlab.runtime.node.mapcodec import ControlError
 
 MESSAGES: list[Message] = [

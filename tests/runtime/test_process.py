@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmqlab.runtime.node.control import CONTROL, Message, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.controlmessages import CONTROL, Message, Snapshot, SnapshotRequest
 
 SERVER = """
 import errno, sys, trio

@@ -13,7 +13,6 @@ import functools
 import itertools
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,7 +75,7 @@ class Base:
     name: str
     root: Path
     messages: dict[Place, bytes]
-    is_slave: bool
+    is_slave: bool = False
 
 
 def make_bases(below: Path) -> Iterator[Base]:
@@ -230,41 +229,46 @@ def damages(path: Path) -> Iterator[tuple[str, Callable[[], object]]]:
         yield "rename to a shorter name", lambda: path.rename(path.parent / path.name[:-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.store.damagesweep", description=__doc__)
+def sweep(
+    program: str,
+    description: str | None,
+    bases: Callable[[Path], Iterator[Base]],
+    problems_of: Callable[[Path, Base], Iterator[str]],
+) -> None:
+    """Damage each file of each base in each way; print the problems of each start."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--only", default="", help="only files and damages whose name has this text")
     parser.add_argument("--all", action="store_true", help="print losses as well")
     arguments = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        for base in make_bases(Path(folder, "bases")):
-            for below in sorted(path.relative_to(base.root) for path in base.root.rglob("*") if path.is_file()):
-                for name, damage in _each(base, below, Path(folder, "one")):
-                    what = f"{base.name} {below}: {name}"
-                    if arguments.only not in what:
-                        continue
-                    damage()
-                    try:
-                        found = list(problems(Path(folder, "one"), base))
-                    except Exception as exc:  # noqa: BLE001 - what leaves the store is what this looks for
-                        found = [f"TRACEBACK {type(exc).__name__}: {exc}"]
-                    expected = [text for text in found if text.startswith(("refused", "lost", "changed"))]
-                    counts[expected[0].split(":")[0] if expected else "unchanged"] += 1
-                    if len(expected) != len(found) or (arguments.all and found):
-                        print(f"{what}: {'; '.join(found)}")
-                        sys.stdout.flush()
-                        counts["breaches"] += len(expected) != len(found)
+        root = Path(folder, "one")
+        for base in bases(Path(folder, "bases")):
+            for below, number, name in _damages_of(base):
+                what = f"{base.name} {below}: {name}"
+                if arguments.only not in what:
+                    continue
+                shutil.copytree(base.root, root)
+                [*damages(root / below)][number][1]()
+                try:
+                    found = list(problems_of(root, base))
+                except Exception as exc:  # noqa: BLE001 - what leaves the store is what this looks for
+                    found = [f"TRACEBACK {type(exc).__name__}: {exc}"]
+                shutil.rmtree(root)
+                expected = [text for text in found if text.startswith(("refused", "lost", "changed"))]
+                counts[expected[0].split(":")[0] if expected else "unchanged"] += 1
+                if len(expected) != len(found) or (arguments.all and found):
+                    print(f"{what}: {'; '.join(found)}", flush=True)
+                    counts["breaches"] += len(expected) != len(found)
     print(dict(counts))
 
 
-def _each(base: Base, below: Path, root: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    shutil.copytree(base.root, root)
-    for number, (_name, _damage) in enumerate(list(damages(root / below))):
-        shutil.rmtree(root)
-        shutil.copytree(base.root, root)
-        yield list(damages(root / below))[number]
-    shutil.rmtree(root)
+def _damages_of(base: Base) -> Iterator[tuple[Path, int, str]]:
+    """Yield each damage of a store: file, number of the damage to it, and name."""
+    for path in sorted(path for path in base.root.rglob("*") if path.is_file()):
+        for number, (name, _) in enumerate(damages(path)):
+            yield path.relative_to(base.root), number, name
 
 
 if __name__ == "__main__":
-    main()
+    sweep("tests.store.damagesweep", __doc__, make_bases, problems)

@@ -28,7 +28,7 @@ from rmqlab.remoting.header import Header, header_from_json, header_to_fields
 from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader, RegisterBrokerResponseHeader
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.config.settings import SettingsError
-from rmqlab.runtime.node.control import (
+from rmqlab.runtime.node.controlmessages import (
     CONTROL,
     Event,
     Hello,

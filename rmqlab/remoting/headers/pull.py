@@ -4,6 +4,9 @@ from typing import ClassVar
 
 from rmqlab.remoting.header import Header, Int, Long
 
+COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
+"""Bits of a pull's sysFlag: it commits an offset, it may be held, it carries its subscription."""
+
 
 class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
     """11, and 361 of lite pull consumers of 5.x."""

@@ -37,7 +37,7 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
 class CompleteSend(Protocol):
     """The header of a send with all required fields.
 
-    `broker.handlers.send.check_complete` returns it.
+    `broker.handlers.sendchecks.check_complete` returns it.
     """
 
     @property

@@ -7,18 +7,17 @@ RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue 12.1).
 
 import difflib
 import functools
-import json
 import logging
 import pathlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import UnionType
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
+from rmqlab.runtime.config.settingvalues import convert, describe_kind, property_text, toml_text
 from rmqlab.runtime.config.tomltext import parse_toml, why_no_toml
 from rmqlab.runtime.config.validators import as_written, line_fault, shown
 from rmqlab.runtime.regularfile import read_regular_text
@@ -53,7 +52,6 @@ MOST_BYTES = 2**20
 """Bytes of a settings file."""
 NO_SIMILAR_KEY: Final = "RocketMQ's settings files have no similar key; an example of one: listen_port"
 """End of an error about an unknown key."""
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as in Java, without underscores as in 1_000
 
 
 class SettingsError(Exception):
@@ -266,9 +264,9 @@ def settings_text(settings: Settings) -> str:
     TOML with our names, or properties with RocketMQ's.
     """
     if pathlib.Path(settings.source).suffix in PROPERTIES_SUFFIXES:
-        lines = {_READ_NAMES.get(name) or camel(name): _property_text(value) for name, value in settings.values.items()}
+        lines = {_READ_NAMES.get(name) or camel(name): property_text(value) for name, value in settings.values.items()}
         return properties_file_text({**lines, **settings.unknown})
-    return "".join(f"{name} = {_toml_text(value)}\n" for name, value in settings.values.items())
+    return "".join(f"{name} = {toml_text(value)}\n" for name, value in settings.values.items())
 
 
 def converted(name: str, value: Any, kind: Any) -> Any:
@@ -276,74 +274,7 @@ def converted(name: str, value: Any, kind: Any) -> Any:
 
     SettingsError if that is impossible.
     """
-    if isinstance(kind, UnionType):  # `int | None`
-        return None if value is None else converted(name, value, kind.__args__[0])
     try:
-        return _CONVERTERS[kind](value)
+        return convert(value, kind)
     except (ValueError, TypeError):
-        raise SettingsError(f"{name} = {as_written(value)}: expected {_wanted(kind)}") from None
-
-
-def _wanted(kind: Any) -> str:
-    """Return the description of a setting's type for error messages."""
-    for known, text in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (str, "text")):
-        if kind in (known, known | None):
-            return text
-    return getattr(kind, "__name__", str(kind))
-
-
-def _property_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _toml_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)
-
-
-def _bool_of(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise ValueError(value)
-
-
-def _int_of(value: object) -> int:
-    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()):
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(value)
-    return value
-
-
-def _float_of(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise TypeError(value)
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError(value) from None
-
-
-def _text_of(value: object) -> str:
-    """Return a number or boolean as text, as in `--set brokerName=5`.
-
-    TypeError for lists, tables and dates.
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, (str, int, float)):
-        raise TypeError(value)
-    return str(value)
-
-
-_CONVERTERS: Final[Mapping[Any, Callable[[object], Any]]] = {
-    bool: _bool_of,
-    int: _int_of,
-    float: _float_of,
-    str: _text_of,
-    pathlib.Path: lambda value: pathlib.Path(_text_of(value)),
-}
-"""Return the converter to the type of a setting; it raises ValueError or TypeError."""
+        raise SettingsError(f"{name} = {as_written(value)}: expected {describe_kind(kind)}") from None

@@ -43,12 +43,12 @@ class NodeFaults:
             follower(rules)
 
     def follow(self, follower: Follower) -> None:
-        """Call `fn` with the rules now and on each change."""
+        """Call `follower` with the rules now and on each change."""
         self._followers.append(follower)
         follower(self.rules)
 
     def unfollow(self, follower: Follower) -> None:
-        """Stop calling."""
+        """Stop calling a function that was passed to `follow`."""
         self._followers.remove(follower)
 
     def report_spent(self, fault_id: str) -> None:

@@ -215,9 +215,7 @@ class Server(Generic[S]):
     async def close_idle_forever(self) -> NoReturn:
         """Close connections without traffic for `idle_timeout` seconds.
 
-        None if that is 0 or less.
-
-        It sleeps until the first connection can be idle for so long. A check that runs too late is skipped: this
+        With 0 or less, none is closed. It sleeps until the first connection can be idle for so long. A check that runs too late is skipped: this
         process was stalled, and must first read the bytes that arrived meanwhile (Netty, too, reads before it checks
         the time).
         """

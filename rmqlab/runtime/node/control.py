@@ -1,8 +1,7 @@
-"""The control channel between a process of the cluster and its supervisor.
+"""The process's end of the control channel to its supervisor.
 
-A Unix stream socket in the cluster's directory transports the messages below as msgpack maps. A process sends Hello,
-Ready once it serves, Events as they happen, and a response to every SnapshotRequest and SetRules. The end of the
-stream means that the supervisor has ended, and the process stops itself.
+Records the events of the process in its journal, sends them to the supervisor, and replies to its requests
+(`rmqlab.runtime.node.controlmessages`).
 """
 
 import collections
@@ -18,9 +17,22 @@ from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_
 from rmqlab.runtime.clock import cluster_millis
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
-from rmqlab.runtime.net.node_faults import NodeFaults, PlainRules
+from rmqlab.runtime.net.node_faults import NodeFaults
+from rmqlab.runtime.node.controlmessages import (
+    CONTROL,
+    Event,
+    Hello,
+    LogMark,
+    Message,
+    Ready,
+    RulesSet,
+    SetRules,
+    Snapshot,
+    SnapshotRequest,
+    Stopping,
+)
 from rmqlab.runtime.node.event_budget import LIMITED_KINDS, RATE, EventBudget
-from rmqlab.runtime.node.mapcodec import ControlError, MapCodec
+from rmqlab.runtime.node.mapcodec import ControlError
 from rmqlab.runtime.node.mapstream import receive_messages
 from rmqlab.runtime.text.printable import printable
 
@@ -29,83 +41,6 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_EVENTS = 10_000
 MAX_QUEUED_BYTES = 16 * 2**20
 """Maximum bytes of events that wait for a slow supervisor."""
-
-
-@attrs.frozen
-class Hello:
-    """The first message of a process: the name of its node."""
-
-    name: str
-    pid: int
-
-
-@attrs.frozen
-class Ready:
-    """The process serves.
-
-    Contains facts that are known only now, such as bound addresses.
-    """
-
-    facts: dict[str, Any]
-
-
-@attrs.frozen
-class Stopping:
-    """The process has begun to stop.
-
-    Closing the store and unregistering can take seconds.
-    """
-
-
-@attrs.frozen
-class Event:
-    """An event, with its time on the cluster's clock."""
-
-    at_millis: int
-    kind: str
-    fields: Mapping[str, Any]
-
-
-@attrs.frozen
-class SnapshotRequest:
-    """The supervisor requests the node's live facts."""
-
-    id: int
-
-
-@attrs.frozen
-class Snapshot:
-    """The response to the SnapshotRequest with the same id."""
-
-    id: int
-    facts: dict[str, Any]
-
-
-@attrs.frozen
-class SetRules:
-    """The complete fault rules from now on."""
-
-    id: int
-    rules: PlainRules
-
-
-@attrs.frozen
-class RulesSet:
-    """The rules of the SetRules with the same id are in effect."""
-
-    id: int
-
-
-@attrs.frozen
-class LogMark:
-    """A text for the log of the process. It has no response."""
-
-    text: str
-
-
-Message = Hello | Ready | Stopping | Event | SnapshotRequest | Snapshot | SetRules | RulesSet | LogMark
-
-CONTROL: MapCodec[Message] = MapCodec(Message)
 
 
 @attrs.define(eq=False)

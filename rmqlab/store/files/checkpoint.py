@@ -18,6 +18,8 @@ SIZE: Final = 4096
 
 @attrs.define
 class Checkpoint:
+    """The three times of the file, in ms. Changes are on disk after `write`."""
+
     path: Path
     physic_msg_timestamp: int = 0  # store time of the last message known flushed in the commit log
     logics_msg_timestamp: int = 0  # store time of the last message put in a consume queue

@@ -21,6 +21,8 @@ _LAST_OFFSET: Final = 2**63 - 1
 
 @attrs.define(eq=False)
 class FileQueue:
+    """The files of one sequence, oldest first. Offsets count its bytes."""
+
     directory: Path
     file_size: int
     disk: Disk

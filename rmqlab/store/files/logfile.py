@@ -75,6 +75,8 @@ class _Descriptor:
 
 @attrs.define(eq=False)
 class LogFile:
+    """A file of a sequence: written at its end, read through its mapping."""
+
     path: Path
     first_offset: int
     size: int

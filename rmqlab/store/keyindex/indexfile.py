@@ -45,6 +45,8 @@ _EXAMINED_AT_ONCE: Final = 32
 
 @attrs.define(eq=False)
 class IndexFile:
+    """A file of the index, with the fields of its header. Times are in ms."""
+
     file: LogFile
     slots: int
     max_index: int

@@ -102,7 +102,7 @@ def hashes_of_digits(digits: bytes, base: int) -> list[int]:
 
 
 def hash_column(digits: Buffer, base: int) -> "array[int]":
-    """Return the same as a column."""
+    """Return the hashes of `hashes_of_digits` as a column."""
     hashes = array("I")
     for start in range(0, len(digits), DIGITS * _LANES):
         part = digits[start : start + DIGITS * _LANES]

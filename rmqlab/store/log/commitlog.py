@@ -12,11 +12,11 @@ import attrs
 from rmqlab.remoting.message import (
     BLANK_MAGIC,
     BLANK_SIZE,
-    BORN_HOST_IPV6,
     HEADS,
     MESSAGE_MAGIC,
     PHYSICAL_OFFSET_AT,
     SYS_FLAG_AT,
+    store_time_at,
 )
 from rmqlab.store.files.disk import StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
@@ -309,5 +309,5 @@ class CommitLog:
         if record is None:
             return -1
         (sys_flag,) = _INT.unpack_from(record, SYS_FLAG_AT)
-        stored_at: int = _LONG.unpack_from(record, 68 if sys_flag & BORN_HOST_IPV6 else 56)[0]
+        stored_at: int = _LONG.unpack_from(record, store_time_at(sys_flag))[0]
         return stored_at

@@ -11,13 +11,13 @@ import attrs
 
 from rmqlab.remoting.message import (
     BLANK_MAGIC,
-    BORN_HOST_IPV6,
     HEADS,
     IPV6_MASK,
     MESSAGE_MAGIC,
     SYS_FLAG_AT,
     TRANSACTION_PREPARED,
     body_crc,
+    store_time_at,
 )
 from rmqlab.store.files.fileimage import FileImage
 from rmqlab.store.files.logfile import LogFile
@@ -126,8 +126,8 @@ class FirstRecord:
         """Read the record at a position of a file. OSError."""
         head = file.read_head(at + HEADS[0].size)
         _, magic = _PREFIX.unpack_from(head, at)
-        born_ipv6 = _INT.unpack_from(head, at + SYS_FLAG_AT)[0] & BORN_HOST_IPV6
-        return cls(magic, _LONG.unpack_from(head, at + (68 if born_ipv6 else 56))[0])
+        (sys_flag,) = _INT.unpack_from(head, at + SYS_FLAG_AT)
+        return cls(magic, _LONG.unpack_from(head, at + store_time_at(sys_flag))[0])
 
 
 def first_file_after_clean_stop(count: int) -> int:

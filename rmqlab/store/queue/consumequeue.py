@@ -35,6 +35,8 @@ _PAGE_SIZE: Final = 4096
 
 @attrs.define(eq=False)
 class ConsumeQueue:
+    """A queue: positions are in bytes, queue offsets count entries."""
+
     topic: str
     queue_id: int
     files: FileQueue

@@ -4,12 +4,12 @@ import contextlib
 import functools
 import operator
 import struct
-import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from rmqlab.store.columns import from_big_endian
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.files.sparse import first_hole
@@ -86,21 +86,15 @@ def valid_count(view: memoryview) -> int:
     entries of up to three files of every queue, so this uses arrays instead of a loop.
     """
     words = view.cast("i")  # five to an entry
-    sizes = _big_endian(array("i", words[2::_WORDS].tobytes()))
+    sizes = from_big_endian("i", words[2::_WORDS].tobytes())
     with contextlib.suppress(ValueError):
         del sizes[sizes.index(0) :]
     offsets = array("i", bytes(8 * len(sizes)))
     for half in (0, 1):
         offsets[half::2] = array("i", words[half : _WORDS * len(sizes) : _WORDS].tobytes())
     words.release()
-    offsets = _big_endian(array("q", offsets.tobytes()))
+    offsets = from_big_endian("q", offsets.tobytes())
     if min(sizes, default=1) > 0 and min(offsets, default=0) >= 0 and all(map(operator.le, offsets, offsets[1:])):
         return len(sizes)
     before = zip(sizes, offsets, (0, *offsets), strict=False)
     return next(i for i, (size, offset, last) in enumerate(before) if size <= 0 or offset < last)
-
-
-def _big_endian(numbers: "array[int]") -> "array[int]":
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    return numbers

@@ -42,6 +42,8 @@ def can_have_queues(topic: str) -> bool:
 
 @attrs.define(eq=False)
 class Queues:
+    """The consume queues of one store."""
+
     directory: Path
     file_size: int
     disk: Disk

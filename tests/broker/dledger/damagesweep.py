@@ -6,11 +6,7 @@ some election time-outs, what its queues have is what was put there, a new messa
 start finds the same. A line of the output is a breach of that, or, with `--all`, also a loss.
 """
 
-import argparse
-import collections
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,7 +21,7 @@ from rmqlab.store.files.disk import StoreError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from tests.store.damagesweep import COUNT, TOPICS, Place, damages, flush, readable
+from tests.store.damagesweep import COUNT, TOPICS, Base, Place, flush, readable, sweep
 
 ALONE: Final = GroupSettings(group="g", self_id="n0", peers={"n0": "127.0.0.1:40911"})
 MOST_ROUNDS: Final = 200
@@ -85,15 +81,6 @@ class Member:
         result = self.store.append(new_message(body, topic, queue_id, keys=f"k{number}", tags="ab"[number % 2]))
         self.work()
         return result
-
-
-@attrs.frozen
-class Base:
-    """A store before the damage."""
-
-    name: str
-    root: Path
-    messages: dict[Place, bytes]
 
 
 def make_bases(below: Path) -> Iterator[Base]:
@@ -160,34 +147,5 @@ def _differences(found: dict[Place, bytes], base: Base) -> Iterator[str]:
         yield f"lost: {len(lost)} of {len(base.messages)}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.broker.dledger.damagesweep", description=__doc__)
-    parser.add_argument("--only", default="", help="only files and damages whose name has this text")
-    parser.add_argument("--all", action="store_true", help="print losses as well")
-    arguments = parser.parse_args()
-    counts: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        root = Path(folder, "one")
-        for base in make_bases(Path(folder, "bases")):
-            for below in sorted(path.relative_to(base.root) for path in base.root.rglob("*") if path.is_file()):
-                for number, (name, _) in enumerate(damages(base.root / below)):
-                    what = f"{base.name} {below}: {name}"
-                    if arguments.only not in what:
-                        continue
-                    shutil.copytree(base.root, root)
-                    [*damages(root / below)][number][1]()
-                    try:
-                        found = list(problems(root, base))
-                    except Exception as exc:  # noqa: BLE001 - what leaves the store is what this looks for
-                        found = [f"TRACEBACK {type(exc).__name__}: {exc}"]
-                    shutil.rmtree(root)
-                    expected = [text for text in found if text.startswith(("refused", "lost", "changed"))]
-                    counts[expected[0].split(":")[0] if expected else "unchanged"] += 1
-                    if len(expected) != len(found) or (arguments.all and found):
-                        print(f"{what}: {'; '.join(found)}", flush=True)
-                        counts["breaches"] += len(expected) != len(found)
-    print(dict(counts), file=sys.stdout)
-
-
 if __name__ == "__main__":
-    main()
+    sweep("tests.broker.dledger.damagesweep", __doc__, make_bases, problems)

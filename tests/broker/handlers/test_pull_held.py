@@ -147,7 +147,7 @@ def test_a_held_pull_whose_filter_raises_is_woken_and_answered_with_the_error(
         raise ValueError("on purpose")
 
     held.message_filter = MessageFilter(broken)
-    monkeypatch.setattr("rmqlab.broker.handlers.pull.filter_by_tags", broken)
+    monkeypatch.setattr("rmqlab.broker.handlers.pullfilter.filter_by_tags", broken)
     filled.send("T")
     (reply,) = peer.replies
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: on purpose")

@@ -22,7 +22,7 @@ from rmqlab.cluster.supervisor.fork.children import ForkServer
 from rmqlab.cluster.supervisor.fork.forkserver import Continued, Exited, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.plan.nodesettings import toml_text
 from rmqlab.runtime.clock import ClockSettings
-from rmqlab.runtime.node.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
+from rmqlab.runtime.node.controlmessages import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
 from rmqlab.runtime.node.mapstream import receive_messages
 
 

@@ -17,7 +17,7 @@ from rmqlab.cluster.supervisor.fork.prewarm import BODIES, MESSAGES, SETTINGS, p
 from rmqlab.cluster.supervisor.plan.nodesettings import node_settings
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.config.settings import SettingsError
-from rmqlab.runtime.node.control import Message
+from rmqlab.runtime.node.controlmessages import Message
 from rmqlab.runtime.regularfile import read_regular_text
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="nodes are forked on Linux only")

@@ -19,7 +19,7 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongS
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
 from rmqlab.faults import DiskFull, Isolation
-from rmqlab.runtime.node.control import CONTROL, Event, Hello, Ready, Snapshot
+from rmqlab.runtime.node.controlmessages import CONTROL, Event, Hello, Ready, Snapshot
 
 
 @pytest.mark.parametrize("moves", ["offset", "queues"])
