@@ -22,13 +22,14 @@ from typing import Any, Final
 
 from pyspark.sql import Row
 
+from rmqlab.pipeline.audit.aggregates import in_memory
 from rmqlab.pipeline.audit.coverage import (
     find_stores,
     log_states,
     read_run_facts,
     share_deletions,
 )
-from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
+from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import Reading, journal_tables, saved_offsets
