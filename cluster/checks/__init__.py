@@ -21,6 +21,7 @@ from rmqlab.cluster.checks import (
     offsetfiles,
     order,
     origins,
+    overdue,
     ownoffsets,
     places,
     records,
@@ -125,6 +126,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *origins.judge(history, stores, conditions),
         *headers.judge(history, stores, conditions),
         *duetimes.judge(history, stores, conditions),
+        *overdue.judge(history, stores, conditions),
         loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)

@@ -246,6 +246,12 @@ VERDICT_RULES: Final = (
         source="store-and-ha section 7.2",
     ),
     VerdictRule(
+        metric="overdue",
+        effect=Effect.WARNS,
+        because="Consumers do not receive a message that its broker holds back.",
+        source="store-and-ha section 7.2",
+    ),
+    VerdictRule(
         metric="store_time_disagreement",
         effect=Effect.WARNS,
         because="A broker stores messages one after the other, so the store times of its log do not go back.",
