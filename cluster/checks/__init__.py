@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from rmqlab.cluster.checks import (
     clocks,
     contents,
@@ -47,6 +49,7 @@ from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
+from rmqlab.verdict.straystores import stray_remarks, stray_stores
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -101,9 +104,11 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
     entries = merge_entries(*journals)
     history = read_history(entries)
-    stores = dict(_places(directory, history))
-    conditions = read_conditions(entries, surveys, read_record(directory))
-    return history, judge(history, read_stores(stores, history), conditions)
+    places, record = dict(_places(directory, history)), read_record(directory)
+    strays = stray_stores(places, {entry.node for entry in entries}, record)
+    stores = read_stores({node: path for node, path in places.items() if node not in strays}, history)
+    stores = attrs.evolve(stores, remarks=(*stores.remarks, *stray_remarks(strays)))
+    return history, judge(history, stores, read_conditions(entries, surveys, record))
 
 
 def _places(directory: Path, history: History) -> Iterator[tuple[str, Path]]:

@@ -43,6 +43,7 @@ from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.logcover import weaken_by_stores
+from rmqlab.verdict.straystores import stray_remarks
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def audit_run(
     )
     doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), dependencies)
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
-    remarks += storefiles.remarks(run)
+    remarks += [*stray_remarks(run.strays), *storefiles.remarks(run)]
     remarks += storefiles.offset_remarks(run, {row.node: row["group"] for row in groups}, commits)
     earned = weaken_by_stores(doubtless, run.incomplete, run.misplaced, run.conditions.broker_names)
     judgement = conclude(earned, METRICS, run.conditions, remarks)

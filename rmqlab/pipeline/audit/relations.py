@@ -13,12 +13,13 @@ import enum
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -132,6 +133,14 @@ class Relations:
         else:
             frame = self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
             self._hold_short(name, frame)
+
+    def leave_out(self, name: str, column: str, values: Collection[str]) -> None:
+        """Leave out rows of a table that no query has used yet; its files keep them."""
+        if (content := self.held.get(name)) is not None:
+            self._hold(name, content.filter(pc.invert(pc.is_in(content[column], pa.array(values, pa.string())))))
+        else:
+            frame = self.spark.table(name)
+            self._view(name, frame.where(~frame[column].isin(*values)))
 
     def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
         """Return the rows of each query that has no name or is bounded.
