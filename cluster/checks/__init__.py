@@ -147,4 +147,4 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
 
 def _clock_dependencies(history: History) -> ClockDependencies:
     senders = dict.fromkeys(send.node for send in history.sends)
-    return ClockDependencies(groups=history.group_of, senders=senders, masters=history.roles.masters_of_slaves)
+    return ClockDependencies(groups=history.groups_of, senders=senders, masters=history.roles.masters_of_slaves)
