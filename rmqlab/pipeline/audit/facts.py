@@ -83,7 +83,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     states = log_states(directory, stores - wiped, ends, epochs, read_run_facts(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     missing = {one.name for one in members.values() if one.broker} - stores - wiped
-    unread = dict.fromkeys(missing, "its store was not given") | incomplete
+    unread = {node: _why_missing(directory / node / "store") for node in missing} | incomplete
     return Run(
         relations=relations,
         directory=directory,
@@ -105,6 +105,10 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         event_times=tuple(event_times),
         longest_queues=_longest_queues(relations) if relations.scale is Scale.LARGE else {},
     )
+
+
+def _why_missing(store: Path) -> str:
+    return f"no store in {store}" if store.is_dir() else "its store was not given"
 
 
 _RAW_FOLLOWED: Final = f"""

@@ -209,7 +209,7 @@ DELIVERED_UNSTORED: Final = Metric(
     unit=MESSAGES,
     text="delivered, and in no store",
     definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
-    " those that their broker deleted for their age.",
+    " those that their broker deleted for their age, as for `expired`.",
     unknown_when="nothing was delivered, a delivery carries no message id, or a store that could hold one of the messages"
     " cannot be read",
     rests_on=CONSUMER_JOURNALS,
