@@ -238,7 +238,10 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     found = {node: root for node, root in places.items() if root is not None and node in nodes}
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
-            unread[member.name] = "its store was not given"
+            if _is_wiped(member.name, history):
+                nodes[member.name] = NodeStore(node=member.name, broker=member.broker, copies=())
+            else:
+                unread[member.name] = "its store was not given"
     states = log_states(found, {node: store.end for node, store in nodes.items()}, history)
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return attrs.evolve(
