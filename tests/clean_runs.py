@@ -35,6 +35,7 @@ ZERO = (
     "origin_disagreement",
     "header_disagreement",
     "delivered_early",
+    "overdue",
     "store_time_disagreement",
     "unreadable",
     "dangling",

@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from rmqlab.cluster.checks import (
     clocks,
     contents,
@@ -21,6 +23,7 @@ from rmqlab.cluster.checks import (
     offsetfiles,
     order,
     origins,
+    overdue,
     ownoffsets,
     places,
     records,
@@ -46,6 +49,7 @@ from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
+from rmqlab.verdict.straystores import stray_remarks, stray_stores
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -100,9 +104,11 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
     entries = merge_entries(*journals)
     history = read_history(entries)
-    stores = dict(_places(directory, history))
-    conditions = read_conditions(entries, surveys, read_record(directory))
-    return history, judge(history, read_stores(stores, history), conditions)
+    places, record = dict(_places(directory, history)), read_record(directory)
+    strays = stray_stores(places, {entry.node for entry in entries}, record)
+    stores = read_stores({node: path for node, path in places.items() if node not in strays}, history)
+    stores = attrs.evolve(stores, remarks=(*stores.remarks, *stray_remarks(strays)))
+    return history, judge(history, stores, read_conditions(entries, surveys, record))
 
 
 def _places(directory: Path, history: History) -> Iterator[tuple[str, Path]]:
@@ -125,6 +131,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *origins.judge(history, stores, conditions),
         *headers.judge(history, stores, conditions),
         *duetimes.judge(history, stores, conditions),
+        *overdue.judge(history, stores, conditions),
         loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
@@ -140,4 +147,4 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
 
 def _clock_dependencies(history: History) -> ClockDependencies:
     senders = dict.fromkeys(send.node for send in history.sends)
-    return ClockDependencies(groups=history.group_of, senders=senders, masters=history.roles.masters_of_slaves)
+    return ClockDependencies(groups=history.groups_of, senders=senders, masters=history.roles.masters_of_slaves)

@@ -33,7 +33,7 @@ from rmqlab.verdict.storetimes import why_unknown
 
 TOLERANCE = 1000
 """Milliseconds. Clocks of one machine differ by far less, even at a high rate."""
-_SUPERVISOR = "the supervisor"
+_SUPERVISOR = ""
 _OWN_SOURCES = ("workload", "broker", "nameserver", "nameserver or broker")
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
 

@@ -26,7 +26,7 @@ from rmqlab.remoting.message import (
     Host,
     StoredMessage,
 )
-from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.remoting.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.net.address import address_text
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.files.disk import StoreError
@@ -113,6 +113,8 @@ class NodeStore:
     """Bytes before the end of the log that are not a record."""
     entries: tuple[QueueEntry, ...] = ()
     """Entries of its consume queues, read before the log: the records that they point at had been written."""
+    op_crcs: frozenset[int] = frozenset()
+    """Checksums of the content of its records that end half messages; see `rmqlab.verdict.overdue`."""
     unread_queues: str = ""
     """Why the entries of its consume queues are not known; empty if they are."""
     root: Path | None = None
@@ -236,7 +238,10 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     found = {node: root for node, root in places.items() if root is not None and node in nodes}
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
-            unread[member.name] = "its store was not given"
+            if _is_wiped(member.name, history):
+                nodes[member.name] = NodeStore(node=member.name, broker=member.broker, copies=())
+            else:
+                unread[member.name] = "its store was not given"
     states = log_states(found, {node: store.end for node, store in nodes.items()}, history)
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return attrs.evolve(
@@ -293,7 +298,8 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     entries = () if unread_queues else tuple(read_entries(root))
     scan = LogScan(log_directory(root))
     copies: dict[bool, list[Copy]] = {True: [], False: []}
-    for copy in _copies(node, broker, scan):
+    op_crcs: set[int] = set()
+    for copy in _copies(node, broker, scan, op_crcs):
         copies[copy.is_damaged].append(copy)
     return NodeStore(
         node=node,
@@ -302,6 +308,7 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
         damaged=tuple(copies[True]),
         holes=tuple(scan.holes),
         entries=entries,
+        op_crcs=frozenset(op_crcs),
         unread_queues=unread_queues,
         root=root,
         begin=log_begin(root),
@@ -314,8 +321,8 @@ def is_store(root: Path) -> bool:
     return log_directory(root).is_dir() or (root / "lock").exists()
 
 
-def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
-    """Yield every complete record."""
+def _copies(node: str, broker: str, scan: LogScan, op_crcs: set[int]) -> Iterator[Copy]:
+    """Yield every complete record; add to `op_crcs` on the way."""
     queues: dict[tuple[str, int], Queue] = {}
     headers: dict[tuple[int, Host, int, str], Header] = {}
     for message in scan.messages():
@@ -343,6 +350,8 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             header=header,
             prepared_at=message.prepared_transaction_offset,
         )
+        if message.topic == OP_HALF_TOPIC and message.is_intact:
+            op_crcs.add(_crc_of(message))
         yield copy
 
 
@@ -355,6 +364,10 @@ def _header(sys_flag: int, host: Host, reconsume_times: int, real_topic: str) ->
 def _content_crc(message: StoredMessage) -> int | None:
     if not keeps_content(message.topic, message.properties.get(PROPERTY_REAL_TOPIC, "")):
         return None
+    return _crc_of(message)
+
+
+def _crc_of(message: StoredMessage) -> int:
     keys, tags = (message.properties.get(name, "") for name in (PROPERTY_KEYS, PROPERTY_TAGS))
     return content_crc(message.body_crc, message.flag, keys, tags)
 

@@ -150,6 +150,8 @@ class History:
     commits: tuple[Commit, ...]
     group_of: Mapping[str, str]
     """The last consumer group of each node that consumed or committed anything."""
+    groups_of: Mapping[str, frozenset[str]]
+    """All consumer groups of each such node, by its name."""
     members: Mapping[str, Member]
     roles: Roles
     absences: tuple[Absence, ...]
@@ -240,8 +242,9 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         by_kind[entry.kind].append(entry)
     sends = [_send(entry) for entry in by_kind["sent"]]
     failures = [_failure(entry) for entry in by_kind["attempt_failed"]]
-    deliveries = [made for entry in by_kind["delivered"] if (made := _delivery(entry))]
-    commits = [commit for entry in by_kind["committed"] if (commit := _commit(entry))]
+    consumed = [one for entry in known if (one := _consumed(entry)) is not None]
+    deliveries = [one for one in consumed if isinstance(one, Delivery)]
+    commits = [one for one in consumed if isinstance(one, Commit)]
     by_message: dict[str, list[JournalEntry]] = collections.defaultdict(list)
     for send in sends:
         for message_id in send.ids:
@@ -257,7 +260,8 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         failures=tuple(failures),
         deliveries=tuple(deliveries),
         commits=tuple(commits),
-        group_of=_last_groups([*deliveries, *commits]),
+        group_of={one.node: one.group for one in consumed},
+        groups_of=_groups_of(consumed),
         members=_members(by_kind["node_ready"], roles),
         roles=roles,
         absences=tuple(sorted([*absences(known), *isolations(known, roles)], key=lambda absence: absence.at)),
@@ -325,6 +329,13 @@ def _failure(entry: JournalEntry) -> Failure:
     )
 
 
+def _consumed(entry: JournalEntry) -> Delivery | Commit | None:
+    """Return the delivery or commit that an entry records; None for other entries."""
+    if entry.kind == "delivered":
+        return _delivery(entry)
+    return _commit(entry) if entry.kind == "committed" else None
+
+
 def _delivery(entry: JournalEntry) -> Delivery | None:
     fields = entry.fields
     queue, offset = _queue(str(fields.get("topic") or ""), fields), fields.get("offset")
@@ -362,8 +373,11 @@ def _queue(topic: str, fields: Mapping[str, Any]) -> Queue | None:
     return None if not broker or queue_id is None else _known_queue(topic, broker, queue_id)
 
 
-def _last_groups(events: Iterable[Delivery | Commit]) -> dict[str, str]:
-    return {one.node: one.group for one in sorted(events, key=operator.attrgetter("at"))}
+def _groups_of(consumed: Iterable[Delivery | Commit]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for one in consumed:
+        found.setdefault(one.node, set()).add(one.group)
+    return {node: frozenset(groups) for node, groups in sorted(found.items())}
 
 
 def _members(ready: Iterable[JournalEntry], roles: Roles) -> dict[str, Member]:

@@ -4,6 +4,7 @@ Each queue and place counts once: a commit that a broker accepted, a slave's met
 whose offset is out of bounds, or a group whose next commit is below its last one.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -17,7 +18,7 @@ from rmqlab.verdict.findings import Brokers, Evidence, Finding, count_of, unknow
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.ROLLBACKS`."""
     rollbacks = find_rollbacks(history)
-    groups = {*history.group_of.values(), *(rollback.group for rollback in rollbacks)}
+    groups = {*itertools.chain.from_iterable(history.groups_of.values()), *(rollback.group for rollback in rollbacks)}
     if not groups:
         yield unknown("offset_rollbacks", "times", "no consumer group consumed or committed anything")
         return

@@ -36,7 +36,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
 
 def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
     """Yield a line for each saved offset that its group did not commit."""
-    groups = judged_groups(conditions, history.group_of)
+    groups = judged_groups(conditions, history.groups_of)
     highest: dict[GroupQueueKey, int] = {}
     for commit in history.commits:
         queue = commit.queue

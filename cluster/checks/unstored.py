@@ -24,7 +24,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     absent: dict[str, Delivery] = {}
     for delivery in history.deliveries:
         is_absent = delivery.message_id and delivery.message_id not in stores.by_message
-        if is_absent and not expiry.may_have(delivery.queue, delivery.offset):
+        if is_absent and not expiry.may_have(delivery.queue, delivery.offset, _created_at(delivery, history)):
             absent.setdefault(delivery.message_id, delivery)
     found = count_of(
         _METRIC,
@@ -42,6 +42,12 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     else:
         nameless = sum(not delivery.message_id for delivery in history.deliveries)
         yield found.as_floor(without_id(nameless)) if nameless else found
+
+
+def _created_at(delivery: Delivery, history: History) -> int:
+    """Return the begin of the message's first send, in ms; 0 without a send."""
+    sends = (one for one in history.by_message[delivery.message_id] if one.kind == "sent")
+    return min((int(one.fields.get("began_at") or one.at_millis) for one in sends), default=0)
 
 
 def _evidence(delivery: Delivery, history: History) -> Evidence:

@@ -24,8 +24,8 @@ _ROLLBACKS: Final = "offset_rollbacks"
 class ClockDependencies:
     """The nodes whose clocks metrics depend on."""
 
-    groups: Mapping[str, str]
-    """Consumer group by node, for each node that consumed or committed."""
+    groups: Mapping[str, Collection[str]]
+    """All consumer groups by node, for each node that consumed or committed."""
     senders: Collection[str]
     """Nodes that sent messages."""
     masters: Mapping[str, Collection[str]]
@@ -64,7 +64,7 @@ def _nodes(finding: Finding, dependencies: ClockDependencies) -> Iterable[str]:
     """Return the nodes whose clocks a finding depends on."""
     name, _, target = finding.metric.partition(" ")
     if name in _OF_GROUPS and target:
-        return [node for node, group in dependencies.groups.items() if group == target]
+        return [node for node, groups in dependencies.groups.items() if target in groups]
     if name in _OF_CONSUMERS:
         return dependencies.groups
     if name in _OF_OWN_OFFSETS and finding.value:

@@ -83,15 +83,22 @@ class Conditions:
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
 
+    @property
+    def slack(self) -> int:
+        """Return the milliseconds after which nothing is late any more.
+
+        A minute of the cluster's clock, as a send may take, or 10 s of real time, by which a busy machine may be late.
+        """
+        return max(_LONGEST_SEND, round(_LATE_ENTRY * (self.rate or 1)))
+
     def sent_until(self, ended_at: int) -> int | None:
         """Return the store time up to which journals name all messages, in ms.
 
-        None if they name all. `ended_at` is the time of the last event. A send may take a minute of the cluster's
-        time, and a busy machine may write its entry 10 s of real time later.
+        None if they name all. `ended_at` is the time of the last event.
         """
         if not self.running_producers:
             return None
-        return ended_at - max(_LONGEST_SEND, round(_LATE_ENTRY * (self.rate or 1)))
+        return ended_at - self.slack
 
     def as_json(self) -> dict[str, Any]:
         """The members that name the run. The gaps are part of the verdict's reasons."""

@@ -36,6 +36,7 @@ _COUNTS_OF_ALL: Final = (
     "header_disagreement",
     "store_time_disagreement",
     "delivered_early",
+    "overdue",
     "stored.indeterminate",
     "stored.refused",
     *_FLOORS_OF_ALL,

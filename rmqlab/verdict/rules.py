@@ -246,6 +246,12 @@ VERDICT_RULES: Final = (
         source="store-and-ha section 7.2",
     ),
     VerdictRule(
+        metric="overdue",
+        effect=Effect.WARNS,
+        because="Consumers do not receive a message that its broker holds back.",
+        source="store-and-ha section 7.2",
+    ),
+    VerdictRule(
         metric="store_time_disagreement",
         effect=Effect.WARNS,
         because="A broker stores messages one after the other, so the store times of its log do not go back.",
@@ -290,7 +296,7 @@ def decide(
     reset_groups: Collection[str] = (),
     expected: Iterable[str] = (),
 ) -> Decision:
-    """Judge a run by the table.
+    """Judge a run by the table, whose order the reasons and warnings have.
 
     `gaps` are holes in the evidence, such as an incomplete journal, each in one line. `orderly` names the consumer
     groups that are orderly, `reset_groups` those whose offsets were reset by a request, which explains offsets that moved
@@ -298,7 +304,8 @@ def decide(
     """
     replaced = {metric.partition(" ")[0] for metric in expected}
     rows = [row for row in VERDICT_RULES if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
-    applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
+    known = list(findings)
+    applied = [(row, one) for row in rows for one in known if _applies(row, one, orderly)]
     found = [(row, one) for row, one in applied if one.value]
     warned = [(row, one) for row, one in found if row.effect is Effect.WARNS]
     totals = _explained_totals(one for _, one in warned)

@@ -4,6 +4,7 @@ Consumers journal each commit. So a larger saved offset was set by an operator, 
 another program in the file. A group that continues at such an offset skips messages.
 """
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 
 from rmqlab.verdict.judgement import Conditions
@@ -13,17 +14,18 @@ GroupQueueKey = tuple[str, str, str, int]
 """Consumer group, topic, broker name and queue id."""
 
 
-def judged_groups(conditions: Conditions, group_of: Mapping[str, str]) -> set[str]:
+def judged_groups(conditions: Conditions, groups_of: Mapping[str, Collection[str]]) -> set[str]:
     """Return the groups whose commits are all in journals.
 
-    `group_of` is the group of each workload. Excluded are groups with members that were killed (their last commits may
+    `groups_of` are the groups of each workload. Excluded are groups with members that were killed (their last commits may
     be missing), still run, or have no journal, and groups that a request reset.
     """
     if any(Source.CONSUMERS in gap.sources or Source.SUPERVISOR in gap.sources for gap in conditions.gaps):
         return set()
     unsure = {*conditions.killed_workloads, *conditions.running_workloads}
-    open_groups = {group for node, group in group_of.items() if node in unsure}
-    return set(group_of.values()) - open_groups - conditions.reset_groups - conditions.outside_groups
+    open_groups = {group for node, groups in groups_of.items() if node in unsure for group in groups}
+    every = set(itertools.chain.from_iterable(groups_of.values()))
+    return every - open_groups - conditions.reset_groups - conditions.outside_groups
 
 
 def uncommitted_offsets(

@@ -71,6 +71,15 @@ def test_short_and_long_tables_keep_their_rows(spark: "SparkSession", tmp_path: 
     assert [row.found for (row,) in found] == list(counts.values())
 
 
+@pytest.mark.parametrize("count", [3, 3 * _SHORT])
+def test_rows_that_are_left_out_are_in_no_query(spark: "SparkSession", tmp_path: pathlib.Path, count: int) -> None:
+    relations = Relations(spark, tmp_path, Scale.LARGE)
+    relations.execute([Query(f"select cast(id % 3 as string) node from range({count})", "rows", is_written=True)])
+    relations.leave_out("rows", "node", ["1", "other"])
+    (found,) = relations.execute([Query("select node, count(*) found from rows group by node order by node")])
+    assert [(row.node, row.found) for row in found] == [("0", count // 3), ("2", count // 3)]
+
+
 @pytest.mark.parametrize("scale", Scale)
 def test_a_rare_table_is_whole_however_long_it_is(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     relations = Relations(spark, tmp_path, scale)

@@ -186,6 +186,7 @@ def test_a_gap_weakens_the_metrics_that_rest_on_it(finding: Finding, known: tupl
         ("origin_disagreement", {Source.BROKERS, Source.SUPERVISOR}),
         ("header_disagreement", {Source.BROKERS, Source.SUPERVISOR}),
         ("delivered_early", {Source.BROKERS, Source.SUPERVISOR, Source.PRODUCERS}),
+        ("overdue", {Source.BROKERS, Source.SUPERVISOR}),
         ("store_time_disagreement", {Source.SUPERVISOR}),
     ],
 )

@@ -105,3 +105,10 @@ def test_a_total_is_no_second_warning_beside_its_groups() -> None:
 def test_a_large_number_is_written_in_full() -> None:
     (why,) = decide([of("lost", 1_234_567)]).why
     assert why.startswith("lost: 1234567 messages. ")
+
+
+def test_reasons_have_the_order_of_the_table_in_both_judges() -> None:
+    findings = [of("divergence broker-a-s", 7), of("content_disagreement", 1), of("lost", 1)]
+    reasons = decide(findings).why
+    assert reasons == decide(findings[::-1]).why
+    assert [reason.partition(":")[0] for reason in reasons] == ["lost", "divergence broker-a-s", "content_disagreement"]

@@ -22,6 +22,7 @@ from rmqlab.pipeline.audit import (
     duetimes,
     fates,
     order,
+    overdue,
     queues,
     records,
     replication,
@@ -42,6 +43,7 @@ from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.logcover import weaken_by_stores
+from rmqlab.verdict.straystores import stray_remarks
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
     storefiles.judge,
     tablefiles.judge,
     duetimes.judge,
+    overdue.judge,
     clocks.judge,
     beliefs.judge,
     timelines.judge,
@@ -70,10 +73,10 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
 """The questions, in the order of their findings. They are independent of each other."""
 
 _PRESENCE = "select * from presence order by outcome, messages desc, broker, nodes, is_consumed limit 200"
-# The consumer group of each node that consumed or committed anything.
+# The consumer groups of each node that consumed or committed anything.
 _GROUPS = """
-select node, max(`group`) `group` from (
-    select node, `group` from deliveries union all select node, `group` from commits) group by node
+select node, collect_set(`group`) `groups` from (
+    select node, `group` from deliveries union all select node, `group` from commits) group by node order by node
 """
 
 _SENDERS = "select distinct node from sends"
@@ -134,15 +137,16 @@ def audit_run(
     presence, groups, senders, commits = run.batch(
         Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS), Query(storefiles.HIGHEST_COMMITS)
     )
+    groups_of = {row.node: row.groups for row in groups}
     dependencies = ClockDependencies(
-        groups={row.node: row["group"] for row in groups},
+        groups=groups_of,
         senders=[row.node for row in senders],
         masters=run.roles.masters_of_slaves,
     )
     doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), dependencies)
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
-    remarks += storefiles.remarks(run)
-    remarks += storefiles.offset_remarks(run, {row.node: row["group"] for row in groups}, commits)
+    remarks += [*stray_remarks(run.strays), *storefiles.remarks(run)]
+    remarks += storefiles.offset_remarks(run, groups_of, commits)
     earned = weaken_by_stores(doubtless, run.incomplete, run.misplaced, run.conditions.broker_names)
     judgement = conclude(earned, METRICS, run.conditions, remarks)
     summary = Summary(

@@ -9,8 +9,9 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from rmqlab.pipeline.audit.aggregates import in_memory
 from rmqlab.pipeline.audit.parts import evidence_of, places
-from rmqlab.pipeline.audit.relations import Query, in_memory
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS, STORE_TIME_DISAGREEMENT

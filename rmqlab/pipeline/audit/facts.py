@@ -22,13 +22,14 @@ from typing import Any, Final
 
 from pyspark.sql import Row
 
+from rmqlab.pipeline.audit.aggregates import in_memory
 from rmqlab.pipeline.audit.coverage import (
     find_stores,
     log_states,
     read_run_facts,
     share_deletions,
 )
-from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
+from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import Reading, journal_tables, saved_offsets
@@ -41,7 +42,8 @@ from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_condition
 from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
-from rmqlab.verdict.runrecord import read_record
+from rmqlab.verdict.runrecord import RunRecord, read_record
+from rmqlab.verdict.straystores import stray_stores
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _FOLLOWED: Final = (
@@ -52,6 +54,8 @@ _FOLLOWED: Final = (
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 _STOPPING: Final = "cluster_stopping"
+_OF_FILES: Final = (TORN_KIND, SURVEY_KIND)
+"""Kinds of rows about journals' files, not of events."""
 
 
 def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
@@ -67,16 +71,19 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     cluster_events = tuple(_cluster_event(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
     roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in cluster_events)
     members = _members(cluster_events, roles)
+    record = read_record(directory)
     stores, wiped = find_stores(directory, cluster_events)
+    strays = stray_stores(stores, {row.node for row in event_times if row.kind not in _OF_FILES}, record)
+    stores -= strays
     epochs = last_epochs((one.at, one.node, one.kind) for one in cluster_events if one.kind in EPOCH_KINDS)
     share_deletions(relations, cluster_events, members)
     offsets = saved_offsets(directory, files)
-    ends = read_stores(relations, directory, files, members, epochs)
+    ends = read_stores(relations, directory, files, members, epochs, strays)
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, epochs, read_run_facts(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     missing = {one.name for one in members.values() if one.broker} - stores - wiped
-    unread = dict.fromkeys(missing, "its store was not given") | incomplete
+    unread = {node: _why_missing(directory / node / "store") for node in missing} | incomplete
     return Run(
         relations=relations,
         directory=directory,
@@ -85,6 +92,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         roles=roles,
         stores=tuple(sorted(stores | wiped)),
         wiped=tuple(sorted(wiped)),
+        strays=strays,
         unread=dict(sorted(unread.items())),
         incomplete=incomplete,
         log_states=states,
@@ -93,10 +101,14 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=began_at,
         ended_at=max((row.last_at for row in during), default=0),
-        conditions=_conditions(raw, directory),
+        conditions=_conditions(raw, record),
         event_times=tuple(event_times),
         longest_queues=_longest_queues(relations) if relations.scale is Scale.LARGE else {},
     )
+
+
+def _why_missing(store: Path) -> str:
+    return f"no store in {store}" if store.is_dir() else "its store was not given"
 
 
 _RAW_FOLLOWED: Final = f"""
@@ -180,13 +192,13 @@ def _cluster_event(row: Any) -> ClusterEvent:
     return ClusterEvent(row.at, row.node, row.kind, json.loads(row.fields))
 
 
-def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
+def _conditions(raw: Sequence[Any], record: RunRecord) -> Conditions:
     """Return the conditions: from supervisor, journals' surveys and record."""
     surveys = [survey_of_fields(json.loads(row.fields)) for row in raw if row.kind == SURVEY_KIND]
     entries = [
         JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in CONDITION_KINDS
     ]
-    return read_conditions(entries, join_surveys(surveys), read_record(directory))
+    return read_conditions(entries, join_surveys(surveys), record)
 
 
 def _members(cluster_events: Sequence[ClusterEvent], roles: Roles) -> dict[str, Member]:

@@ -13,12 +13,13 @@ import enum
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -132,6 +133,14 @@ class Relations:
         else:
             frame = self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
             self._hold_short(name, frame)
+
+    def leave_out(self, name: str, column: str, values: Collection[str]) -> None:
+        """Leave out rows of a table that no query has used yet; its files keep them."""
+        if (content := self.held.get(name)) is not None:
+            self._hold(name, content.filter(pc.invert(pc.is_in(content[column], pa.array(values, pa.string())))))
+        else:
+            frame = self.spark.table(name)
+            self._view(name, frame.where(~frame[column].isin(*values)))
 
     def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
         """Return the rows of each query that has no name or is bounded.
@@ -338,16 +347,6 @@ class Relations:
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
         content = content.cast(relaxed).combine_chunks()  # createDataFrame ignores all that follows an empty chunk
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
-
-
-def in_memory(column: str) -> str:
-    """Return the aggregate `nulls`, which keeps Spark from sorting all rows.
-
-    For aggregates of texts and structs in few groups: with a list among them, Spark holds the groups in a hash table.
-    The list has one element for each null of a column that has none, so it is always empty. The query around must use
-    it, or Spark removes it.
-    """
-    return f"collect_list(if({column} is null, true, null)) nulls"
 
 
 def literal(text: str) -> str:

@@ -35,6 +35,8 @@ class Run:
     """Nodes whose store was read, or was wiped."""
     wiped: tuple[str, ...]
     """The nodes of `stores` without a store now."""
+    strays: frozenset[str] = frozenset()
+    """Directories with a store of no process of the run."""
     unread: Mapping[str, str]
     """Brokers whose store is missing, or lacks files of its log, with the reason."""
     incomplete: Mapping[str, str]

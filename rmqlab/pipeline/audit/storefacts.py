@@ -1,6 +1,6 @@
 """Relations of all stores: copies, damages and holes. The others are in facts.py."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +20,18 @@ def read_stores(
     files: Reading | None,
     members: Mapping[str, Member],
     epochs: Mapping[str, LogEpoch],
+    strays: Collection[str] = (),
 ) -> Mapping[str, LogEnds]:
-    """Read records and queues; return the ends of logs, recorded and found."""
+    """Read records and queues; return the ends of logs, recorded and found.
+
+    `strays` are nodes whose stores are left out.
+    """
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
     relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
     store_tables(relations, directory, files)
+    if strays:
+        for table in ("raw_records", "queue_entries"):
+            relations.leave_out(table, "node", strays)
     *_, states, found = relations.execute(
         [
             Query(_WHOLE, "whole_records"),

@@ -5,7 +5,7 @@ cluster/checks/storefiles.py. This process reads the files; Spark reads the reco
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pyspark.sql import Row
@@ -103,12 +103,12 @@ def remarks(run: Run) -> Iterator[str]:
             yield from _marks_of(run, node)
 
 
-def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]) -> Iterator[str]:
+def offset_remarks(run: Run, groups_of: Mapping[str, Collection[str]], commits: Sequence[Row]) -> Iterator[str]:
     """Yield a line for each saved offset that its group did not commit.
 
     `commits` are the rows of HIGHEST_COMMITS.
     """
-    groups = judged_groups(run.conditions, group_of)
+    groups = judged_groups(run.conditions, groups_of)
     highest = {(row["group"], row.topic, row.broker, row.queue): row.highest for row in commits}
     for node, member in sorted(run.members.items()):
         is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested

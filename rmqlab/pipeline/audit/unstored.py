@@ -13,6 +13,8 @@ from rmqlab.pipeline.audit.parts import divided
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
+from rmqlab.verdict.clocksteps import TOLERANCE
+from rmqlab.verdict.expiry import are_clocks_right
 from rmqlab.verdict.findings import Evidence, Finding, unknown, without_id
 
 TABLE = "unstored"
@@ -25,10 +27,17 @@ _UNSTORED = f"""
 with firsts as (
     select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
     group by node, topic, queue
+), kept as (
+    select node, min(stored_at) first_stored_at from copies where node in (select node from deleting) group by node
+), created as (
+    select message_id, min(began_at) at from sends group by message_id
 ), expired as (
     select d.seq from deliveries d join deleting x on d.broker = x.broker
         left join firsts f on f.node = x.node and f.topic = d.topic and f.queue = d.queue
+        left join kept k on k.node = x.node
+        left join created s on s.message_id = d.message_id
     where d.offset < coalesce(f.first, d.offset + 1)
+        and not coalesce({{are_clocks_right}} and s.at > k.first_stored_at + {TOLERANCE}, false)
 )
 select d.message_id, min(d.at) at, min_by(concat(d.topic, '@', d.broker, ':', d.queue), d.seq) queue,
     min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node,
@@ -66,7 +75,8 @@ def _write_table(run: Run) -> None:
     deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
     rows = [{"node": node, "broker": run.broker_of(node)} for node in deleting]
     run.relations.define_rows("deleting", rows, node="string", broker="string")
-    run.table(TABLE, _UNSTORED, is_rare=True)
+    is_right = are_clocks_right(one.fields for one in run.cluster_events if one.kind == "fault_applied")
+    run.table(TABLE, _UNSTORED.format(are_clocks_right=str(is_right).lower()), is_rare=True)
 
 
 def _describe(row: Row) -> Evidence:

@@ -94,7 +94,7 @@ def find_logs(path: P) -> list[Log[P]]:
 
 
 def _below(path: P) -> Iterator[P]:
-    for store in ("", "store/", "*/", "*/store/"):
+    for store in ("", "store/", "*/store/", "*/"):  # the last one: in a run, it would find a copy of a store first
         members = _directories(path, f"{store}dledger-*/data")
         joined = {member.parent.parent for member in members}
         plain = [found for found in _directories(path, f"{store}commitlog") if found.parent not in joined]

@@ -209,6 +209,17 @@ TABLES = (
         ),
     ),
     AuditTable(
+        "overdue_messages",
+        "Delayed and half messages that a master holds back beyond their time.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("stored_at", "bigint", "earliest store time of such a record, ms"),
+            Column("places", "array<string>", "such records: node, commit log offset and reason, in words"),
+            Column("brokers", "array<string>", "broker names of these records"),
+        ),
+    ),
+    AuditTable(
         "inversions",
         "Messages stored behind one that was sent only after they were acknowledged.",
         ("node", "message_id"),

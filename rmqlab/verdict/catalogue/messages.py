@@ -209,7 +209,7 @@ DELIVERED_UNSTORED: Final = Metric(
     unit=MESSAGES,
     text="delivered, and in no store",
     definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
-    " those that their broker deleted for their age.",
+    " those that their broker deleted for their age, as for `expired`.",
     unknown_when="nothing was delivered, a delivery carries no message id, or a store that could hold one of the messages"
     " cannot be read",
     rests_on=CONSUMER_JOURNALS,
@@ -281,6 +281,27 @@ DELIVERED_EARLY: Final = Metric(
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
     excused_by=DISTURBANCES | PRODUCER_JOURNALS,
+)
+
+OVERDUE: Final = Metric(
+    name="overdue",
+    unit=MESSAGES,
+    text="delayed or half, and held back in a system topic beyond its time",
+    definition="Delayed messages in the log of the last master of a broker name that are not under their own topic"
+    " behind it, and half messages without an outcome: no commit, no rollback, no check, and not given up. They count if"
+    " the broker went past them, by its saved progress (delayOffset.json, or the offset of CID_RMQ_SYS_TRANS). They also"
+    " count if their time was over for a minute, and for 10 real seconds, when the master ended or the run did, and the"
+    " master served without a break meanwhile. The time of a half message is transactionTimeOut and one"
+    " transactionCheckInterval.",
+    blind_to="messages whose time was over while no master served; half messages from before a broker of that name lost"
+    " records, and those that were given up (topic TRANS_CHECK_MAX_TIME_TOPIC) or that a broker checks in vain; a"
+    " message that was delayed again before it was delivered once",
+    unknown_when="no store was given, or one that could hold one of the messages cannot be read; messages of a broker name"
+    " are not judged if two masters ran at once, if the clock of a master went back or a fault set it, or if its"
+    " settings of transactions changed or are unknown; with a store missing it is at least the value",
+    rests_on=SUPERVISOR_JOURNAL,
+    is_floor=True,
+    excused_by=DISTURBANCES,
 )
 
 STORE_TIME_DISAGREEMENT: Final = Metric(

@@ -258,3 +258,10 @@ def test_a_consumer_and_a_producer_that_disagree_contradict_no_store_time() -> N
 
 def test_store_times_are_unknown_if_nothing_was_sent_or_delivered() -> None:
     assert MadeUpRun().judge()[STORE_TIMES].missing == "nothing was sent or delivered by a workload of the journal"
+
+
+def test_an_event_of_no_node_has_no_clock() -> None:
+    run = MadeUpRun()
+    run.entries.insert(0, JournalEntry(run.now, "", "cluster_starting", {"rate": 1.0}))
+    run.add("", "offset_reset", group="shop")
+    assert "clock_disagreement " not in run.judge().by_metric

@@ -26,6 +26,24 @@ def test_a_clock_that_was_moved_makes_its_group_s_findings_unknown() -> None:
     assert findings["offset_rollbacks shop"].value == 1
 
 
+def regrouped_run() -> MadeUpRun:
+    """A consumer with a wrong clock was in two groups."""
+    run = MadeUpRun()
+    for number in range(4):
+        run.send(number)
+        run.now -= 20_000
+        run.deliver(number, number, group=("early", "late")[number // 2])
+        run.commit(number + 1, group=("early", "late")[number // 2])
+        run.now += 20_000
+    return run
+
+
+def test_a_clock_that_was_moved_concerns_each_group_of_its_consumer() -> None:
+    findings = regrouped_run().judge()
+    for metric in ("offset_rollbacks early", "offset_rollbacks late", "order.delivered early"):
+        assert findings[metric].missing.startswith("the clock of consume-1")
+
+
 def moved(run: MadeUpRun, node: str, millis: int) -> MadeUpRun:
     """Move the clock of a node, in its entries and in their fields."""
     for index, entry in enumerate(run.entries):

@@ -1,5 +1,6 @@
 """Entries of a journal that the history reads, and those that it omits."""
 
+import attrs
 import pytest
 
 from rmqlab.cluster.checks.copies import broker_of
@@ -50,4 +51,13 @@ def test_the_group_of_a_node_is_the_one_that_it_consumed_or_committed_for_last()
     run = MadeUpRun()
     run.commit(0, group="shop")
     run.deliver(1, 0, group="other")
+    assert run.history().group_of == {"consume-1": "other"}
+    assert run.history().groups_of == {"consume-1": {"shop", "other"}}
+
+
+def test_of_events_of_one_millisecond_the_last_of_the_journal_decides() -> None:
+    run = MadeUpRun()
+    run.commit(0, group="shop")
+    run.deliver(1, 0, group="other")
+    run.entries[-1] = attrs.evolve(run.entries[-1], at_millis=run.entries[-2].at_millis)
     assert run.history().group_of == {"consume-1": "other"}

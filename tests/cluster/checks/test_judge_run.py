@@ -116,6 +116,7 @@ def test_a_store_that_is_not_there_is_unread_unless_it_was_wiped(tmp_path: Path)
     run.add("broker-a", "store_wiped", files=3)
     run.add("broker-a-s", "store_wiped", files=3)
     assert judge_run(run.entries, stores)["lost"].value == 12
+    assert judge_run(run.entries, {"broker-a": tmp_path / "none"})["lost"].value == 12
 
 
 def test_a_node_that_started_again_after_its_store_was_wiped_has_a_store_to_be_read(tmp_path: Path) -> None:

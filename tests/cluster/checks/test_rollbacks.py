@@ -16,6 +16,13 @@ def test_offsets_that_only_rise_are_no_rollback() -> None:
     assert findings["rolled_back shop"].value == 0
 
 
+def test_each_group_of_a_consumer_has_a_finding() -> None:
+    run = MadeUpRun()
+    run.commit(1, group="early")
+    run.commit(1, group="late")
+    assert run.judge()["offset_rollbacks early"].value == 0
+
+
 def test_a_slaves_offsets_that_its_master_overwrites_count_for_each_queue() -> None:
     run = MadeUpRun()
     run.commit(20)

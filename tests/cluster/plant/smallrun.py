@@ -19,7 +19,7 @@ from rmqlab.remoting.message import (
     NewMessage,
     body_crc,
 )
-from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.remoting.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
@@ -106,7 +106,14 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
 
 
 def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
-    delayed = {PROPERTY_DELAY: "1", PROPERTY_REAL_TOPIC: "reminders", PROPERTY_REAL_QID: "0"}
+    """Return a message for a topic.
+
+    The id of a record that ends a half message is the offset of that message.
+    """
+    if topic == OP_HALF_TOPIC:
+        return new_message(topic=topic, tags="d", body=message_id.encode(), store_host=STORE_HOST)
+    destination = {PROPERTY_REAL_TOPIC: "reminders", PROPERTY_REAL_QID: "0"}
+    of_topics = {SCHEDULE_TOPIC: {PROPERTY_DELAY: "1", **destination}, HALF_TOPIC: destination}
     return new_message(
         topic=topic,
         queue_id=queue_id,
@@ -114,7 +121,7 @@ def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
         keys=message_id.lower(),
         body=_body(message_id),
         store_host=STORE_HOST,
-        properties=delayed if topic == SCHEDULE_TOPIC else {},
+        properties=of_topics.get(topic, {}),
     )
 
 
