@@ -245,7 +245,10 @@ class Cluster(NodeActions, ClusterChanges):
         return document
 
     async def status_when(self, condition: Condition, seconds: float) -> Document:
-        """Return the first status that fulfils a condition, or the last one if none does in time (real seconds)."""
+        """Return the first status that fulfils a condition.
+
+        Return the last one if none does within these real seconds.
+        """
         deadline = trio.current_time() + real_seconds(seconds)
         while True:
             changed = self.events.changed

@@ -177,15 +177,18 @@ def _allows(owned: int, needed: int) -> bool:
 
 
 def _plain_name(name: object) -> str:
-    """Return the name by which fastjson finds a member: `access_key`, `Access-Key` and `isAdmin` are known, too."""
+    """Return the name by which fastjson finds a member.
+
+    `access_key`, `Access-Key` and `isAdmin` are known, too.
+    """
     plain = str(name).lower().replace("_", "").replace("-", "")
     return plain.removeprefix("is") if plain == "isadmin" else plain
 
 
 def _boolean(value: object) -> bool:
-    """Return the boolean of a YAML scalar, as fastjson does: 1 and some words in quotes are accepted, too.
+    """Return the boolean of a YAML scalar, as fastjson does.
 
-    AclDenied for other words, such as "yes" in quotes: fastjson raises, and 4.9.8 does not start.
+    It accepts 1 and some words in quotes, too. AclDenied for other words, such as "yes" in quotes: fastjson raises, and 4.9.8 does not start.
     """
     if isinstance(value, int):
         return value & _INT_BITS == 1

@@ -44,7 +44,7 @@ def ls(*, as_json: bool) -> None:
 
 
 def _check_home() -> None:
-    """End the command if the home exists, and is not a directory whose entries this user may see."""
+    """End the command if the home exists, but is no directory that this user may read."""
     try:
         with os.scandir(f"{home()}/."):  # needs the right to enter it, too
             pass

@@ -155,7 +155,7 @@ class Child:
 
 
 def _dying_with_this_thread() -> Callable[[], object] | None:
-    """Return what a forked child calls before its program, so that Linux kills it with this thread."""
+    """Return a function for a forked child: Linux then kills it with this thread."""
     if sys.platform != "linux":
         return None
     prctl = prctl_function()  # loaded before the fork
