@@ -330,34 +330,14 @@ def test_a_broker_is_master_by_the_id_that_it_has_now() -> None:
         parse_condition(["is-master", "namesrv-1"], NODES)
 
 
-MEMBERS = ClusterSpec(mode="dledger", slaves=2)
-
-
-def test_the_master_of_a_group_is_whichever_member_is_when_it_is_looked_at() -> None:
-    nodes = nodes_of(MEMBERS, place(MEMBERS, Placement(subnet=9)))
-
-    def status(**ids: int) -> Document:
-        facts: dict[str, Facts] = {f"broker-a-{name}": {"broker_id": number} for name, number in ids.items()}
-        states = {node.name: READY for node in nodes} | {"broker-a-n0": ProcessState(exit_status=-9)}
-        return status_document({"name": "c", "namesrv_addr": "x", "rate": 1}, nodes, states, facts, "/dir")
-
-    for target in ("broker-a:master", "broker-a"):
-        judged = parse_condition(["is-master", target], nodes)
-        assert judged.explain(status(n1=2, n2=3)) == "broker-a has no running master"
-        assert judged.holds(status(n1=2, n2=0))
-    judged = parse_condition(["is-master", "broker-a:master,broker-a-n1"], nodes)
-    assert judged.explain(status(n1=2, n2=0)) == "broker-a-n1 has broker id 2"
-    assert judged.holds(status(n1=0, n2=3))
-    for wrong in ("broker-c:master", "broker-a:mster"):
-        with pytest.raises(UnknownTargetError):
-            parse_condition(["is-master", wrong], nodes)
-
-
 def test_a_broker_that_does_not_run_is_no_master() -> None:
     status = document({"broker-a": None}, broker_a=ProcessState(exit_status=-9))
     judged = parse_condition(["is-master", "broker-a"], NODES)
     assert not judged.holds(status)
     assert judged.explain(status) == "broker-a is killed"
+
+
+MEMBERS = ClusterSpec(mode="dledger", slaves=2)
 
 
 def test_lists_of_peers_that_differ_are_shown() -> None:

@@ -203,24 +203,6 @@ def test_files_of_the_directory_count_too_and_the_first_to_name_an_account(open_
     assert [pathlib.Path(path).name for path in control.versions] == ["more.yml", "plain_acl.yml"]
 
 
-async def test_of_two_accounts_with_one_key_the_first_counts_and_after_a_change_the_last(
-    open_control: Opener, tmp_path: pathlib.Path
-) -> None:
-    """As in 4.9.8: so the change of an account by request counts, too."""
-    twice = "accounts: [{accessKey: RocketMQ, secretKey: first-key}, {accessKey: RocketMQ, secretKey: last-key}]"
-    first, last, new = (
-        signed(RequestCode.GET_BROKER_RUNTIME_INFO, Credentials("RocketMQ", secret))
-        for secret in ("first-key", "last-key", "changed")
-    )
-    control = open_control(twice)
-    assert (denial(control, first), denial(control, last)) == (None, "Check signature failed for accessKey=RocketMQ")
-    rewrite(plain_file(tmp_path), twice + "  # changed")
-    await control.poll()
-    assert (denial(control, first), denial(control, last)) == ("Check signature failed for accessKey=RocketMQ", None)
-    await control.update_account({"accessKey": "RocketMQ", "secretKey": "changed"})
-    assert denial(control, new) is None
-
-
 async def test_a_changed_file_is_read_again(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), "accounts: [{accessKey: newcomer, secretKey: 12345678}]")
