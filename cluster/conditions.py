@@ -89,10 +89,7 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     else:
         judge = _JUDGES.get(name)
     if judge is None:
-        known_names = [*_JUDGES, TOPIC_KNOWN]
-        raise UnknownConditionError(
-            f"no condition {name!r}{near_miss(name, known_names)}; conditions: {', '.join(known_names)}"
-        )
+        raise unknown_condition(name)
     if len(targets) > 1 or (not targets and name != "ready"):
         got = " ".join(targets) or "none"
         raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {got}")
@@ -113,6 +110,12 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
         lambda document: next(judge(document, found), None) is None,
         lambda document: _listed([*judge(document, found)]),
     )
+
+
+def unknown_condition(name: str, more: Iterable[str] = ()) -> UnknownConditionError:
+    """Return the error for an unknown name; `more` are conditions of the caller's own."""
+    known = [*_JUDGES, TOPIC_KNOWN, *more]
+    return UnknownConditionError(f"no condition {name!r}; conditions: {', '.join(known)}{near_miss(name, known)}")
 
 
 def _listed(contradictions: list[str]) -> str:

@@ -94,6 +94,7 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
     [
         ("", "no condition"),
         ("redy", "conditions: ready.*consumed-all"),
+        ("snt orders 5", "consumed-all, over; did you mean sent[?]"),
         ("sent orders", "a workload and a number"),
         ("sent orders many", "a workload and a number"),
         ("delivered.SEND_OK shop 1", "only sent and consumed-all have outcomes"),
