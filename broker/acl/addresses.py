@@ -31,8 +31,7 @@ _GROUPS = 8
 _HIGHEST_GROUP = 0xFFFF
 _DIGITS = {10: re.compile("[+]?[0-9]{1,9}"), 16: re.compile("[+]?[0-9a-fA-F]{1,7}")}
 """By base. Python reads `1_0` and ` 1` as numbers, too; Java does not."""
-_IPV6_PREFIX = re.compile("(.*:.*)/(?:[0-9]{1,2}|1[01][0-9]|12[0-8])$")
-"""An IPv6 address with a length of its prefix, which 4.9.8 compares as part of the address."""
+_PREFIX_LENGTH = re.compile("[0-9]{1,2}|1[01][0-9]|12[0-8]")
 
 
 def address_matcher(expression: str | None) -> Matcher:
@@ -61,8 +60,10 @@ def _among(addresses: list[str]) -> Matcher:
 
 
 def _normal(address: str) -> str:
+    plain, _, length = address.partition("/")
+    has_prefix = ":" in plain and _PREFIX_LENGTH.fullmatch(length) is not None  # 4.9.8 compares it with the address
     try:
-        version = ipaddress.ip_address(_IPV6_PREFIX.sub(r"\1", address)).version
+        version = ipaddress.ip_address(plain if has_prefix else address).version
     except ValueError:
         raise AclDenied(f"Netaddress examine Exception netaddress is {address}") from None
     return _expanded(address, _GROUPS) if version == 6 else address

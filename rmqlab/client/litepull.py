@@ -63,9 +63,9 @@ class LitePullConsumer(Member):
         group = client.named_group(group)
         stats = ConsumeStats(trio.current_time, trio.current_time())
         self._offsets = offsets_of(client, group, config, on_event)
-        super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
+        shared = Group(client, group, config, {}, self._offsets, on_event, stats, is_backlogged=self._is_backlogged)
+        super().__init__(client, shared)
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
-        self._group.is_backlogged = self._is_backlogged
         self._nursery: trio.Nursery | None = None
         self._has_run = self._is_subscribing = False
 
