@@ -4,7 +4,8 @@ Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
 stopped|killed|crashed|paused|power-lost TARGET
-is-master TARGET           each is the acting master of its group, or one of several
+is-master TARGET           each is the acting master of its group, or one of several; GROUP:master, and the name of a
+                           DLedger group, mean whichever member is
 route-has TARGET           every running nameserver has the broker's address
 route-gone TARGET          no running nameserver has it
 slave-caught-up TARGET     each running slave of the target's group has the master's whole log
@@ -22,7 +23,7 @@ import attrs
 
 from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
-from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.targets import find_targets, target_words
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
@@ -31,6 +32,7 @@ from rmqlab.runtime.config.validators import shown
 Document = Mapping[str, Any]
 Predicate = Callable[[dict[str, Any]], bool]
 """A condition of a program: returns whether a status fulfils it."""
+IS_MASTER = "is-master"
 TOPIC_KNOWN = "topic-known"
 """The condition that needs a topic beside its target."""
 _MOST_NAMED = 8
@@ -87,14 +89,15 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     else:
         judge = _JUDGES.get(name)
     if judge is None:
-        known_names = [*_JUDGES, TOPIC_KNOWN]
-        raise UnknownConditionError(
-            f"no condition {name!r}{near_miss(name, known_names)}; conditions: {', '.join(known_names)}"
-        )
+        raise unknown_condition(name)
     if len(targets) > 1 or (not targets and name != "ready"):
         got = " ".join(targets) or "none"
         raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {got}")
-    found = [node for target in targets for node in find_targets(target, known)] or known
+    groups: list[str] = []
+    if name == IS_MASTER:
+        groups, targets = _split_groups(targets[0], known)
+        judge = _is_master(groups)
+    found = [node for target in targets for node in find_targets(target, known)] or ([] if groups else known)
     for node in found:
         if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
             raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
@@ -109,9 +112,29 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     )
 
 
+def unknown_condition(name: str, more: Iterable[str] = ()) -> UnknownConditionError:
+    """Return the error for an unknown name; `more` are conditions of the caller's own."""
+    known = [*_JUDGES, TOPIC_KNOWN, *more]
+    return UnknownConditionError(f"no condition {name!r}; conditions: {', '.join(known)}{near_miss(name, known)}")
+
+
 def _listed(contradictions: list[str]) -> str:
     more = len(contradictions) - _MOST_NAMED
     return ", ".join(contradictions[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
+
+
+def _split_groups(target: str, known: list[Node]) -> tuple[list[str], list[str]]:
+    """Return the groups of which a target means the master, and its other words.
+
+    Such a word means the member that is master when a status is taken: members elect another one during a wait.
+    """
+    groups, others = list[str](), list[str]()
+    for word in target_words(target):
+        group, _, role = word.partition(":")
+        members = [node for node in known if node.group == group]
+        is_master = role == "master" or (not role and any(node.member_id for node in members))
+        (groups if members and is_master else others).append(group if members and is_master else word)
+    return groups, others
 
 
 def _topic_of(words: list[str]) -> str:
@@ -147,13 +170,20 @@ def _entry(document: Document, node: Node) -> Mapping[str, Any]:
     return entry
 
 
-def _is_master(document: Document, targets: list[Node]) -> Iterator[str]:
-    for node in targets:
-        entry = _entry(document, node)
-        if not entry["pid"]:
-            yield f"{node.name} is {entry['state'] or 'removed'}"
-        elif (broker_id := entry["broker_id"]) != MASTER_ID:
-            yield f"{node.name} has {'no broker id' if broker_id is None else f'broker id {broker_id}'}"
+def _is_master(groups: list[str]) -> Judge:
+    """Return a condition of nodes and, in each of these groups, of any member."""
+
+    def judge(document: Document, targets: list[Node]) -> Iterator[str]:
+        running = {node["group"] for node in document["nodes"] if node["pid"] and node["broker_id"] == MASTER_ID}
+        yield from (f"{group} has no running master" for group in groups if group not in running)
+        for node in targets:
+            entry = _entry(document, node)
+            if not entry["pid"]:
+                yield f"{node.name} is {entry['state'] or 'removed'}"
+            elif (broker_id := entry["broker_id"]) != MASTER_ID:
+                yield f"{node.name} has {'no broker id' if broker_id is None else f'broker id {broker_id}'}"
+
+    return judge
 
 
 def _views(document: Document) -> dict[str, Mapping[str, Any] | None]:
@@ -255,7 +285,7 @@ _JUDGES: dict[str, Judge] = {
     "crashed": _in_state(NodeState.CRASHED),
     "power-lost": _in_state(NodeState.POWER_LOST),
     "paused": _in_state(NodeState.PAUSED),
-    "is-master": _is_master,
+    IS_MASTER: _is_master([]),
     "route-has": _route_has,
     "route-gone": _route_gone,
     "slave-caught-up": _of_slaves(_behind),
@@ -264,7 +294,7 @@ _JUDGES: dict[str, Judge] = {
     "metadata-synced": _of_slaves(_unsynced_metadata),
 }
 _OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync", "metadata-synced"})
-_OF_BROKERS = _OF_SLAVES | {"is-master", "route-has", "route-gone"}
+_OF_BROKERS = _OF_SLAVES | {IS_MASTER, "route-has", "route-gone"}
 
 CONDITIONS = tuple(_JUDGES)
 """The names of all conditions."""

@@ -22,7 +22,7 @@ from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.apimethods import ClusterClosedError as ClusterClosedError  # noqa: PLC0414 -- its users import it
 from rmqlab.cluster.apimethods import api_methods, is_in_trio
 from rmqlab.cluster.changes import ClusterChanges
-from rmqlab.cluster.conditions import Predicate, parse_condition, predicate_condition
+from rmqlab.cluster.conditions import Condition, Predicate, parse_condition, predicate_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.eventlog import EventLog
@@ -239,14 +239,22 @@ class Cluster(NodeActions, ClusterChanges):
             judged = predicate_condition(condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
+        document = await self.status_when(judged, seconds)
+        if not judged.holds(document):
+            raise WaitTimeoutError(judged.describe_timeout(document, seconds))
+        return document
+
+    async def status_when(self, condition: Condition, seconds: float) -> Document:
+        """Return the first status that fulfils a condition.
+
+        Return the last one if none does within these real seconds.
+        """
         deadline = trio.current_time() + real_seconds(seconds)
         while True:
             changed = self.events.changed
             document = await self.status()
-            if judged.holds(document):
+            if condition.holds(document) or trio.current_time() >= deadline:
                 return document
-            if trio.current_time() >= deadline:
-                raise WaitTimeoutError(judged.describe_timeout(document, seconds))
             with trio.move_on_at(deadline):
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):

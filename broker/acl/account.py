@@ -15,10 +15,13 @@ from rmqlab.remoting.acl import SHORTEST_KEY
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.message import java_hash
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.config.validators import shown
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 _MOST_HASHED: Final = 2**16
 """Characters of denied resources that are hashed for a remark."""
+_INT_BITS: Final = 0xFFFFFFFF
+"""The bits that Java keeps of a longer number."""
 _BLANKS: Final = "".join(map(chr, range(33)))
 """Characters that Java trims. Python strips others, such as no-break spaces, with which a name is another one."""
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
@@ -52,19 +55,20 @@ class Account:
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Account":
         """Return the account of an entry in a file. AclDenied if the entry is invalid."""
-        access_key, secret_key = text_of(entry.get("accessKey")), text_of(entry.get("secretKey"))
+        entry = {_plain_name(name): value for name, value in entry.items()}
+        access_key, secret_key = text_of(entry.get("accesskey")), text_of(entry.get("secretkey"))
         check_keys(access_key, secret_key)
         assert access_key is not None  # checked by check_keys
         assert secret_key is not None
-        groups = _resource_perms(entry.get("groupPerms"), "group")
-        topics = _resource_perms(entry.get("topicPerms"), "topic")
+        groups = _resource_perms(entry.get("groupperms"), "group")
+        topics = _resource_perms(entry.get("topicperms"), "topic")
         return cls(
             access_key,
             secret_key,
-            address_matcher(text_of(entry.get("whiteRemoteAddress"))),
-            _is_true(entry.get("admin")),
-            permission(text_of(entry.get("defaultTopicPerm"))),
-            permission(text_of(entry.get("defaultGroupPerm"))),
+            address_matcher(text_of(entry.get("whiteremoteaddress"))),
+            _boolean(entry.get("admin")),
+            permission(text_of(entry.get("defaulttopicperm"))),
+            permission(text_of(entry.get("defaultgroupperm"))),
             {**{RETRY_PREFIX + name: perm for name, perm in groups.items()}, **topics},
         )
 
@@ -172,15 +176,30 @@ def _allows(owned: int, needed: int) -> bool:
     return bool(owned & (PUB | SUB) if needed & ANY else owned & needed)
 
 
-def _is_true(value: object) -> bool:
-    """Return the boolean of a YAML scalar.
+def _plain_name(name: object) -> str:
+    """Return the name by which fastjson finds a member.
 
-    4.9.8 reads it with fastjson, so 1 and words in quotes are accepted, too.
+    `access_key`, `Access-Key` and `isAdmin` are known, too.
     """
-    if isinstance(value, (int, float)):
-        return value == 1
+    plain = str(name).lower().replace("_", "").replace("-", "")
+    return plain.removeprefix("is") if plain == "isadmin" else plain
+
+
+def _boolean(value: object) -> bool:
+    """Return the boolean of a YAML scalar, as fastjson does.
+
+    It accepts 1 and some words in quotes, too. AclDenied for other words, such as "yes" in quotes: fastjson raises, and 4.9.8 does not start.
+    """
+    if isinstance(value, int):
+        return value & _INT_BITS == 1
+    if isinstance(value, float):
+        return 1 <= value < 2
     text = text_of(value) or ""
-    return text.lower() == "true" or text in ("1", "Y", "y", "T")
+    if text.lower() == "true" or text in ("1", "Y", "y", "T"):
+        return True
+    if text.lower() == "false" or text in ("", "null", "NULL", "0", "F", "f", "N"):
+        return False
+    raise AclDenied(f"admin: expected true or false, not {shown(text)}")
 
 
 def text_of(value: object) -> str | None:

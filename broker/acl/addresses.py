@@ -12,6 +12,9 @@ Class RemoteAddressStrategyFactory.
 
 An IPv6 expression may end with a star or a range behind any number of groups, and with a star behind a range:
 `fe80:*` has all addresses whose first group is fe80.
+
+4.9.8 does not check the part before a range, nor what follows the second number of one: `10.1.x.*` and `1::/64` are
+valid, and match no address.
 """
 
 import ipaddress
@@ -26,8 +29,9 @@ Matcher = Callable[[str], bool]
 _EVERYBODY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 _GROUPS = 8
 _HIGHEST_GROUP = 0xFFFF
-_DIGITS = {10: re.compile("[0-9]{1,9}"), 16: re.compile("[0-9a-fA-F]{1,7}")}
+_DIGITS = {10: re.compile("[+]?[0-9]{1,9}"), 16: re.compile("[+]?[0-9a-fA-F]{1,7}")}
 """By base. Python reads `1_0` and ` 1` as numbers, too; Java does not."""
+_PREFIX_LENGTH = re.compile("[0-9]{1,2}|1[01][0-9]|12[0-8]")
 
 
 def address_matcher(expression: str | None) -> Matcher:
@@ -56,8 +60,10 @@ def _among(addresses: list[str]) -> Matcher:
 
 
 def _normal(address: str) -> str:
+    plain, _, length = address.partition("/")
+    has_prefix = ":" in plain and _PREFIX_LENGTH.fullmatch(length) is not None  # 4.9.8 compares it with the address
     try:
-        version = ipaddress.ip_address(address).version
+        version = ipaddress.ip_address(plain if has_prefix else address).version
     except ValueError:
         raise AclDenied(f"Netaddress examine Exception netaddress is {address}") from None
     return _expanded(address, _GROUPS) if version == 6 else address
@@ -78,7 +84,7 @@ def _braced(text: str) -> list[str]:
 def _ipv4_range(text: str) -> Matcher:
     parts = [part.strip() for part in text.split(".") if part]
     index = next((place for place in (1, 2, 3) if place < len(parts) and _is_range(parts[place])), None)
-    if index is None or len(parts) != 4 or any(_number(part, 10, 255) is None for part in parts[:index]):
+    if index is None or len(parts) != 4 or any(_number(part, 10, 255) is None for part in parts[: index - 1]):
         raise _out_of_scope(text)
     first, last = _bounds(parts[index], 10, 255)
     head = parts[:index]
@@ -92,9 +98,10 @@ def _ipv4_range(text: str) -> Matcher:
 
 def _ipv6_range(text: str) -> Matcher:
     parts = [part.strip() for part in text.split(":") if part]
-    ranged = next((part for part in parts[1:] if _is_range(part)), None)
-    if ranged is None or "*" in text[:-1]:
+    place = next((place for place in range(1, len(parts)) if _is_range(parts[place])), None)
+    if place is None or "-" in parts[0] or "*" in text[:-1]:
         raise _out_of_scope(text)
+    ranged = parts[place]
     tail = text[text.index(ranged) + len(ranged) :]
     if tail not in ("", ":*"):  # a star ends the expression; a range may have one star behind it
         raise _out_of_scope(text)
@@ -102,12 +109,12 @@ def _ipv6_range(text: str) -> Matcher:
     most = _GROUPS - 1 - tail.count(":")
     head = _expanded(text[: text.index(ranged)].removesuffix(":"), most).split(":")
     index = len(head)
-    if index > most or any(_number(group, 16, _HIGHEST_GROUP) is None for group in head):
+    if any(_number(group, 16, _HIGHEST_GROUP) is None for group in head[: place - 1]):
         raise _out_of_scope(text)
 
     def matches(address: str) -> bool:
         groups = _expanded(address, _GROUPS).split(":")
-        is_below = len(groups) == _GROUPS and groups[:index] == head
+        is_below = len(groups) == _GROUPS > index and groups[:index] == head
         value = _number(groups[index], 16, _HIGHEST_GROUP) if is_below else None
         return value is not None and first <= value <= last
 
@@ -121,8 +128,8 @@ def _is_range(part: str) -> bool:
 def _bounds(part: str, base: int, highest: int) -> tuple[int, int]:
     if part == "*":
         return 0, highest
-    low, _, high = part.partition("-")
-    first, last = _number(low, base, highest), _number(high, base, highest)
+    numbers = [None if part.startswith("-") else _number(text, base, highest) for text in part.split("-") if text]
+    first, last, *_ = *numbers, None, None
     if first is None or not last or first > last:  # 4.9.8 does not accept `0-0` as a range
         raise AclDenied(f"RangeRemoteAddressStrategy netaddress examine scope Exception value {part} ")
     return first, last

@@ -210,12 +210,12 @@ class AccessControl:
 
 
 def _parsed(path: pathlib.Path, now_millis: int) -> AclFile | None:
-    """Return the content of a file; None if it is empty.
+    """Return the content of a changed file; None if it is empty.
 
     AclDenied if it is invalid.
     """
     document = read_acl_file(path)
-    return AclFile.of(document, now_millis) if document else None
+    return AclFile.of(document, now_millis, is_read_again=True) if document else None
 
 
 def _parsed_all(paths: Sequence[pathlib.Path], now_millis: int) -> dict[pathlib.Path, AclFile]:

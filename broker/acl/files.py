@@ -45,11 +45,15 @@ class AclFile:
     version: DataVersion
 
     @classmethod
-    def of(cls, document: Document, now_millis: int) -> "AclFile":
-        """Parse a file's content. AclDenied if it is invalid."""
+    def of(cls, document: Document, now_millis: int, *, is_read_again: bool = False) -> "AclFile":
+        """Parse a file's content. AclDenied if it is invalid.
+
+        Of several accounts with one access key the first counts, and the last after a change of the file, as in 4.9.8.
+        """
         white = tuple(address_matcher(text_of(one)) for one in listed(document, "globalWhiteRemoteAddresses"))
         accounts = [Account.of(entry) for entry in listed(document, "accounts")]
-        return cls(white, {one.access_key: one for one in reversed(accounts)}, version_of(document, now_millis))
+        by_key = {one.access_key: one for one in (accounts if is_read_again else reversed(accounts))}
+        return cls(white, by_key, version_of(document, now_millis))
 
 
 def listed(document: Document, key: str) -> list[Any]:
@@ -155,7 +159,7 @@ def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> A
     content = text.encode("utf-8", "replace")
     if len(content) > MOST_BYTES:
         raise AclDenied(f"{path}: the change makes it larger than {MOST_BYTES} bytes")
-    file = AclFile.of(_document_of(path, content.decode()), now_millis)
+    file = AclFile.of(_document_of(path, content.decode()), now_millis, is_read_again=True)
     try:
         _replace(path, content)
     except OSError as exc:

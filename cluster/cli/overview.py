@@ -33,8 +33,7 @@ def ls(*, as_json: bool) -> None:
 
     Lists the clusters in ~/.rmqlab or $RMQLAB_HOME, and the running clusters of scenarios there.
     """
-    if home().exists() and not home().is_dir():
-        fail(f"{home()} is not a directory: expected that of the clusters (see RMQLAB_HOME)")
+    _check_home()
     clusters = [describe(directory, record) for directory, record in _found()]
     if as_json:
         print_json(clusters)
@@ -42,6 +41,19 @@ def ls(*, as_json: bool) -> None:
         console.print(_table(clusters))
     else:
         console.print(f"no clusters found in {home()}; start one with: rmqlab up")
+
+
+def _check_home() -> None:
+    """End the command if the home exists, but is no directory that this user may read."""
+    try:
+        with os.scandir(f"{home()}/."):  # needs the right to enter it, too
+            pass
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        fail(f"{home()} is not a directory: expected that of the clusters (see RMQLAB_HOME)")
+    except OSError as exc:
+        fail(f"{home()}: {exc.strerror}: its clusters cannot be listed")
 
 
 def _found() -> Iterator[tuple[ClusterDirectory, Record | None]]:

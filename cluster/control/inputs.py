@@ -70,7 +70,7 @@ class Fields:
         for name in given if isinstance(given, dict) else ():
             if name not in known:
                 expected = f"expected {', '.join(known)}" if known else "expected no field"
-                invalid(f"unknown field{near_miss(name, known)}; {expected}", field=name)
+                invalid(f"unknown field; {expected}{near_miss(name, known)}", field=name)
         try:
             arguments: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, self.fields, strict=not is_text))
         except msgspec.ValidationError as exc:

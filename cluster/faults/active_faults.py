@@ -135,6 +135,11 @@ def _check_served(fault: LinkFault, found: Mapping[str, list[Node]], nodes: Sequ
     ends = [*itertools.chain(*found.values()), *(nodes if ANYONE in fault.targets else ())]
     if fault.only not in (None, "remoting") and not any(node.kind is NodeKind.BROKER for node in ends):
         raise FaultError(f"link: only = {fault.only!r}: neither {fault.src!r} nor {fault.dst!r} is a broker")
+    if fault.only == "ha":
+        groups = [{node.group for node in found.get(end, nodes)} - {None} for end in (fault.src, fault.dst)]
+        if groups[0].isdisjoint(groups[1]):
+            text = f"{fault.src!r} and {fault.dst!r} have no group in common, so neither replicates from the other"
+            raise FaultError(f"link: only = 'ha': {text}")
     if len(found) == 2 and not any(node.port for node in ends):
         raise FaultError(f"link: {fault.src!r} never sends to {fault.dst!r}, because neither of them is a server")
 
@@ -218,4 +223,4 @@ def _ports(fault: LinkFault, servers: Iterable[Node]) -> tuple[int, ...]:
 def _port_of(node: Node, plane: str) -> int | None:
     if node.port is None or (plane != "remoting" and node.kind is not NodeKind.BROKER):
         return None
-    return {"remoting": node.port, "vip": node.port - 2, "ha": node.ha_port}[plane]
+    return {"remoting": node.port, "vip": node.port - 2, "ha": node.group_port or node.ha_port}[plane]

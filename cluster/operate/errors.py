@@ -26,23 +26,24 @@ class ConflictError(OperationError):
     """The present state of the cluster excludes the operation."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Return the error for an unknown name.
+def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> UnknownNameError:
+    """Return the error for an unknown name; `of` is what it belongs to.
 
     It has the near miss, or else some of the known names.
     """
-    return UnknownNameError(_unknown_text(kind, name, known))
+    return UnknownNameError(_unknown_text(kind, name, known, of))
 
 
 def unknown_setting(server: str, key: str, known: Iterable[str]) -> UnknownSettingError:
     """Return the error for an unknown key, as `unknown`."""
-    return UnknownSettingError(_unknown_text(f"setting of {server}", key, known))
+    return UnknownSettingError(_unknown_text("setting", key, known, server))
 
 
-def _unknown_text(kind: str, name: str, known: Iterable[str]) -> str:
+def _unknown_text(kind: str, name: str, known: Iterable[str], of: str) -> str:
     names = sorted(known)
+    what = f"unknown {kind} {name!r}" + (f" of {of}" if of else "")
     close = difflib.get_close_matches(name, names, 1)
     if close:
-        return f"unknown {kind} {name!r}; did you mean {close[0]}?"
+        return f"{what}; did you mean {close[0]}?"
     listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
-    return f"unknown {kind} {name!r}; {'there are: ' + listed if names else 'there are none'}"
+    return f"{what}; {'there are: ' + listed if names else 'there are none'}"

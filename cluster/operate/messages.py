@@ -176,7 +176,7 @@ async def _reader(operator: Operator, queue: MessageQueue, at: str) -> BrokerAt:
     route = await find_route(operator, queue.topic)
     here = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
     if queue.broker_name not in here:
-        raise unknown(f"broker of topic {queue.topic}", queue.broker_name, here)
+        raise unknown("broker", queue.broker_name, here, of=f"topic {queue.topic}")
     if queue.queue_id >= here[queue.broker_name]:
         raise UnknownNameError(
             f"topic {queue.topic} has no queue {queue.queue_id} at {queue.broker_name}:"

@@ -149,7 +149,7 @@ async def reset_to_offset(
         known = {f"{one.broker_name}:{one.queue_id}": one for one in queues}
         named = f"{queue.broker}:{queue.queue_id}"
         if named not in known:
-            raise unknown(f"queue of topic {topic}", named, known)
+            raise unknown("queue", named, known, of=f"topic {topic}")
         queues = [known[named]]
     bounds = await _bounds(operator, topic)
     for one in queues:

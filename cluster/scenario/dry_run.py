@@ -22,7 +22,7 @@ from rmqlab.cluster.supervisor.plan.nodesettings import set_for
 from rmqlab.cluster.supervisor.plan.process_state import NodeState, WrongStateError
 from rmqlab.cluster.supervisor.plan.roles import check_one_each, demoted, promoted, with_first_members_leading
 from rmqlab.cluster.supervisor.plan.specs import check_spec
-from rmqlab.cluster.supervisor.plan.targets import find_targets
+from rmqlab.cluster.supervisor.plan.targets import find_targets, target_words
 from rmqlab.cluster.supervisor.plan.topology import (
     ClusterSpec,
     Node,
@@ -38,6 +38,10 @@ _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER
 UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
 """Addresses of a cluster that is never started."""
 _OF_WORKLOADS = ("sent", "delivered", "ended")
+_SILENCING = {"stop-workload": "ended", "kill": "ended", "stop": "ended", "pause": "paused"}
+"""Actions after which a workload neither sends nor receives, and what it is then."""
+_REVIVING = {"start": ("ended",), "restart": ("ended", "paused"), "resume": ("paused",)}
+"""Actions after which it works again, and what it was before."""
 
 
 @attrs.define
@@ -60,6 +64,10 @@ class DryRun:
     """By label of the steps whose faults are in force, or were until they ended by themselves: nodes that the faults
     name, except those of faults that may have ended."""
     _started: set[str] = attrs.field(init=False)
+    _silent: dict[str, str] = attrs.field(factory=dict, init=False)
+    """Workloads that neither send nor receive, and what they are: ended or paused."""
+    _awaited_ends: set[str] = attrs.field(factory=set, init=False)
+    """Workloads whose end a step has awaited since the last action: what they did since that action still counts."""
     _topics: set[str] = attrs.field(init=False)
     """Topics that exist or may exist: those of started workloads, and those that steps have created."""
     slaves: set[str] = attrs.field(init=False)
@@ -75,11 +83,16 @@ class DryRun:
     def check_wait(self, step: Step) -> Iterator[str]:
         """Yield the errors of a step's condition."""
         name, *words = (step.wait or "").split() or [""]
-        workload = words[0] if words and name.partition(".")[0] in _OF_WORKLOADS else None
+        verb = name.partition(".")[0]
+        workload = words[0] if words and verb in _OF_WORKLOADS else None
         if workload is not None and not self._is_started(workload):
             yield f"{workload} has not been started yet: it sends no events"
-        if workload is not None and name.partition(".")[0] == "sent":
+        if workload is not None and verb == "sent":
             yield from self._too_many(workload, words[-1])
+        if workload in self._silent and verb != "ended" and number_of(words[-1]):
+            yield f"{workload} is {self._silent[workload]} by then: only what it does after the last action counts"
+        if workload is not None and verb == "ended":
+            self._awaited_ends.add(workload)
         if name in _ENDS and len(words) == 1:
             for node in self._names((words[0],)):
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name
@@ -90,6 +103,7 @@ class DryRun:
         `label` is that of its step.
         """
         verb, argument = action.verb, action.argument
+        self._note_silence(verb, argument)
         if VERBS[verb].leaves_fault:
             self._faults.setdefault(label, set()).update(self._struck(argument))
         if verb == "heal":
@@ -111,6 +125,20 @@ class DryRun:
             yield from self._change_settings(argument)
         elif verb in ACTIONS:
             yield from self._act(ACTIONS[verb], (argument,) if isinstance(argument, str) else argument)
+
+    def _note_silence(self, verb: str, argument: Any) -> None:
+        """Note which workloads an action ends, pauses or starts again."""
+        self._silent |= dict.fromkeys(self._awaited_ends, "ended")
+        self._awaited_ends.clear()
+        if verb not in _SILENCING and verb not in _REVIVING:
+            return
+        for name in (word for target in names_of(argument) for word in target_words(target)):
+            if not any(workload.name == name for workload in self.scenario.workloads):
+                continue
+            if verb in _SILENCING:
+                self._silent[name] = _SILENCING[verb]
+            elif self._silent.get(name) in _REVIVING[verb]:
+                del self._silent[name]
 
     def _too_many(self, workload: str, number: str) -> Iterator[str]:
         configs = [one.config for one in self.scenario.workloads if one.name == workload]

@@ -24,7 +24,7 @@ OnLine = Callable[[str], object]
 OnProgress = Callable[[Callable[[], str]], object]
 
 _PATIENCE = 10.0
-"""Real seconds added to the limit of a wait: at a high rate a minute of the cluster's time is short for a machine."""
+"""Real seconds added to the limit of a wait on a fast clock, where a minute of the cluster is short for a machine."""
 
 
 class StepFailedError(Exception):
@@ -130,9 +130,11 @@ class Player:
         nodes = [node for node in self.cluster.supervisor.nodes.values() if node.kind is not NodeKind.WORKLOAD]
         names = [workload.name for workload in self.scenario.workloads]
         condition = parse_wait(text, nodes, names, random_labels(self.scenario))
-        seconds = within / self.cluster.supervisor.spec.rate + _PATIENCE
+        seconds = real_limit(within, self.cluster.supervisor.spec.rate)
         if isinstance(condition, Condition):
-            await self.cluster.wait_until(text, seconds)
+            document = await self.cluster.status_when(condition, seconds)
+            if not condition.holds(document):
+                raise WaitTimeoutError(condition.describe_timeout(document, within))
             return
         recent = self._since_action(self._seen)
         with trio.move_on_after(real_seconds(seconds)):
@@ -148,6 +150,11 @@ class Player:
 
     def _since_action(self, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
         return [entry for entry in entries if entry.at_millis >= self._acted_at]
+
+
+def real_limit(within: float, rate: float) -> float:
+    """Return the limit of a wait in real seconds."""
+    return within / rate + (_PATIENCE if rate > 1 else 0.0)
 
 
 async def heal_and_resume_all(cluster: Cluster) -> None:

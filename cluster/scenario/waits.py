@@ -21,7 +21,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
+from rmqlab.cluster.conditions import (
+    CONDITIONS,
+    TOPIC_KNOWN,
+    Condition,
+    UnknownConditionError,
+    parse_condition,
+    unknown_condition,
+)
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
@@ -59,12 +66,9 @@ def parse_wait(
     verb, _, outcome = name.partition(".")
     make = _MAKERS.get(verb)
     if make is None:
-        try:
-            return parse_condition(text.split(), [*nodes, *(_node_of(workload) for workload in workloads)])
-        except UnknownConditionError as exc:
-            if "no condition" not in str(exc):
-                raise
-            raise UnknownConditionError(f"{exc}, {', '.join(_MAKERS)}") from None
+        if name not in (*CONDITIONS, TOPIC_KNOWN):
+            raise unknown_condition(name, _MAKERS)
+        return parse_condition(text.split(), [*nodes, *(_node_of(workload) for workload in workloads)])
     return JournalCondition(text, make(outcome, arguments, list(random_labels if verb == "over" else workloads)))
 
 

@@ -4,7 +4,7 @@ Sources: classes RebalanceImpl, RebalancePushImpl.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NoReturn
 
 import attrs
@@ -100,6 +100,7 @@ class Assignments:
                 if queue.topic == topic and (queue not in wanted or assignment.is_leaving)
             }
         )
+        self._share_limits(self.held.keys() | wanted)
         added: list[MessageQueue] = []
         silent: set[str] = set()
 
@@ -108,10 +109,18 @@ class Assignments:
 
         await for_each(rebalance.sort_queues(wanted - self.held.keys()), acquire)
         if added or removed:
+            self._share_limits(self.held)
             ours = rebalance.sort_queues(queue for queue in self.held if queue.topic == topic)
             self.group.on_event(
                 "rebalanced", topic=topic, added=rebalance.sort_queues(added), removed=removed, held=ours
             )
+
+    def _share_limits(self, queues: Collection[MessageQueue]) -> None:
+        """Divide the limits that all queues share (class RebalancePushImpl)."""
+        if queues:
+            self.group.flow = self.group.config.flow.shared_by(len(queues))
+            for assignment in self.held.values():
+                assignment.notify_room()
 
     async def _give_up(self, leaving: Mapping[MessageQueue, Assignment]) -> list[MessageQueue]:
         """Release queues, and return them.

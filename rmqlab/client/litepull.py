@@ -63,7 +63,8 @@ class LitePullConsumer(Member):
         group = client.named_group(group)
         stats = ConsumeStats(trio.current_time, trio.current_time())
         self._offsets = offsets_of(client, group, config, on_event)
-        super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
+        shared = Group(client, group, config, {}, self._offsets, on_event, stats, is_backlogged=self._is_backlogged)
+        super().__init__(client, shared)
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
         self._has_run = self._is_subscribing = False
@@ -188,7 +189,10 @@ class LitePullConsumer(Member):
         """
         with trio.move_on_after(timeout):
             while True:
+                was_backlogged = self._is_backlogged()
                 assignment, messages = await self._receive.receive()
+                if was_backlogged and not self._is_backlogged():
+                    self._notify_all()
                 if assignment.held.is_dropped:
                     continue  # pulled before a seek, or assigned to another member by now
                 self._offsets.update(assignment.held.queue, assignment.held.remove(messages))
@@ -199,6 +203,14 @@ class LitePullConsumer(Member):
     async def commit(self) -> None:
         """Commit the positions now."""
         await self._offsets.commit(list(self._held))
+
+    def _is_backlogged(self) -> bool:
+        waiting = self._receive.statistics().current_buffer_used
+        return waiting * self.config.pull_batch_size > self.config.flow.polled_messages
+
+    def _notify_all(self) -> None:
+        for assignment in self._held.values():
+            assignment.notify_room()
 
     def _running(self) -> trio.Nursery:
         if self._nursery is None:

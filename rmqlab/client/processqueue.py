@@ -12,6 +12,8 @@ import attrs
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.remoting.bodies.queue import MessageQueue
 
+_LEAST_SHARE = 2**20
+
 
 @attrs.frozen(kw_only=True)
 class FlowLimits:
@@ -21,6 +23,22 @@ class FlowLimits:
     size: int = 100 * 2**20
     span: int = 2000
     """Largest distance between the first and the last offset held; only for concurrent consumers."""
+    shared_messages: int | None = None
+    """Limit of messages of all queues together, of which each queue has an equal share (pullThresholdForTopic)."""
+    shared_size: int | None = None
+    """The same for bytes; each queue has at least 1 MiB (pullThresholdSizeForTopic)."""
+    polled_messages: int = 10_000
+    """For lite pull consumers: messages of all queues that wait for `poll`, if each pull found as many as it may
+    (pullThresholdForAll)."""
+
+    def shared_by(self, queues: int) -> "FlowLimits":
+        """Return the limits of each of so many queues."""
+        limits = self
+        if self.shared_messages is not None:
+            limits = attrs.evolve(limits, messages=max(1, self.shared_messages // queues))
+        if self.shared_size is not None:
+            limits = attrs.evolve(limits, size=max(_LEAST_SHARE, self.shared_size // queues))
+        return limits
 
 
 @attrs.define(eq=False)

@@ -21,7 +21,7 @@ from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.offsets import Offsets, OnEvent
-from rmqlab.client.processqueue import ProcessQueue
+from rmqlab.client.processqueue import FlowLimits, ProcessQueue
 from rmqlab.client.pulltiming import PullTiming
 from rmqlab.client.routes import BrokerAddress
 from rmqlab.client.subscription import TAG, matching
@@ -51,9 +51,14 @@ class Group:
     tracer: Tracer | None = None
     resumed: trio.Event = attrs.field(factory=trio.Event)
     """Set while queues are pulled; clearing it pauses all pulls."""
+    flow: FlowLimits = attrs.field(init=False)
+    """Limits of each queue; they depend on the number of queues if these share a limit."""
+    is_backlogged: Callable[[], bool] = lambda: False
+    """True while messages of all queues wait for the application, so that none is pulled."""
 
     def __attrs_post_init__(self) -> None:
         self.resumed.set()
+        self.flow = self.config.flow
 
 
 @attrs.define(eq=False)
@@ -118,7 +123,7 @@ class Assignment:
 
     async def wait_room(self, group: Group) -> None:
         """Wait until so little is held that pulling may continue."""
-        while self.held.is_full(group.config.flow, is_orderly=group.config.orderly):
+        while self.held.is_full(group.flow, is_orderly=group.config.orderly) or group.is_backlogged():
             self._room = trio.Event()
             await self._room.wait()
 

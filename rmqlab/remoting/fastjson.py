@@ -21,6 +21,8 @@ from typing import Any
 import attrs
 import msgspec
 
+from rmqlab.remoting.queuekeys import ObjectKey, with_object_keys, with_text_keys
+
 MAX_DEPTH = 100
 """Maximum nesting of objects and lists; the deepest body of RocketMQ has eight levels."""
 MAX_REFERENCES = 1000
@@ -54,21 +56,12 @@ BODY_LIMITS = TextLimits(values=200_000, size=4 * 2**20)
 """20 bytes for each value, as in an average body. Parsing takes at most 0.3 s."""
 TABLE_LIMITS = TextLimits(values=2_000_000, size=32 * 2**20, dialect_values=600_000)
 """For tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many values. In
-files, indentation is added. In the dialect are tables with a queue as a key, 14 values each: 40,000 queues take 1 s."""
+files, indentation is added. Tables with a queue as a key are read as JSON if the keys are as brokers write them, so
+that all that fit into a frame are read. Others are in the dialect, with 14 values each: 40,000 queues take 1 s."""
 
 
 class FastJsonError(ValueError):
     """The text is neither JSON nor fastjson's dialect of it, or it exceeds a limit."""
-
-
-class ObjectKey(dict[str, Any]):
-    """An object that is the key of a map, such as a message queue.
-
-    Do not modify it: it is hashed by value.
-    """
-
-    def __hash__(self) -> int:  # type: ignore[override]  # dict has none; equal content hashes equal here
-        return hash(frozenset(self.items()))
 
 
 def parse_fastjson(raw: bytes, limits: TextLimits = BODY_LIMITS) -> Any:
@@ -78,14 +71,17 @@ def parse_fastjson(raw: bytes, limits: TextLimits = BODY_LIMITS) -> Any:
     """
     if len(raw) > limits.size:
         raise FastJsonError(f"{len(raw)} bytes: more than {limits.size}")
-    count = sum(map(raw.count, _BEFORE_VALUES))
+    strict = with_text_keys(raw)
+    count = sum(map(strict.count, _BEFORE_VALUES))
     if count > limits.values:
         raise FastJsonError(f"more than {limits.values} values")
     try:
         try:
-            value = msgspec.json.decode(raw)
-            if _is_too_deep(raw):  # msgspec stops only at the interpreter's limit: 1,000 to 10,000 levels, by release
+            value = msgspec.json.decode(strict)
+            if _is_too_deep(strict):  # msgspec stops at the interpreter's limit: 1,000 to 10,000 levels, by release
                 raise RecursionError
+            if strict is not raw:
+                value = with_object_keys(value)
         except (msgspec.DecodeError, UnicodeDecodeError):
             if count > limits.dialect_values:
                 raise FastJsonError(f"more than {limits.dialect_values} values that only fastjson reads") from None

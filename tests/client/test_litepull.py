@@ -10,6 +10,7 @@ import trio
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.processqueue import FlowLimits
 from rmqlab.client.subscription import Expression, Sql
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
@@ -200,6 +201,26 @@ async def test_a_paused_queue_is_not_pulled(world: "World", client: Client, nurs
     assert await consumer.poll(timeout=30) == []
     consumer.resume([QUEUE])
     assert [message.body for message in await consumer.poll()] == [b"unseen"]
+
+
+async def test_pulling_stops_while_too_many_messages_of_all_queues_wait(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class DefaultLitePullConsumerImpl: pullThresholdForAll."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, *[b"%03d" % number for number in range(100)])
+    config = attrs.evolve(FIRST, pull_batch_size=10, flow=FlowLimits(polled_messages=50))
+    consumer = LitePullConsumer(client, "cg", config=config)
+    await nursery.start(consumer.run)
+    await consumer.assign(await consumer.queues("orders"))
+    await trio.sleep(10)
+    assert 6 <= len(broker.asked(RequestCode.PULL_MESSAGE)) <= 7  # the other queue's pull may be under way
+    got = 0
+    while got < 200:
+        got += len(await consumer.poll())
+    assert got == 200
 
 
 async def test_a_polled_consumer_answers_tools(world: "World", client: Client, nursery: trio.Nursery) -> None:

@@ -87,3 +87,13 @@ def test_no_message_is_skipped_in_any_order_of_consumption(order: list[int], pul
         left.discard(offset)
         assert committed == min(left, default=12)
     assert held.held_bytes == 0
+
+
+def test_queues_share_limits_equally() -> None:
+    """Class RebalancePushImpl, method messageQueueChanged."""
+    limits = FlowLimits(shared_messages=100, shared_size=10 * 2**20)
+    shares = [limits.shared_by(queues) for queues in (1, 3, 1000)]
+    assert [(share.messages, share.size) for share in shares] == [
+        (100, 10 * 2**20), (33, 10 * 2**20 // 3), (1, 2**20)
+    ]  # fmt: skip
+    assert FlowLimits().shared_by(7) == FlowLimits()

@@ -12,7 +12,7 @@ from rmqlab.client.instance import Client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.processqueue import FlowLimits
 from rmqlab.client.push import PushConsumer
-from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
@@ -174,6 +174,27 @@ async def test_pulling_stops_while_too_much_is_held(world: "World", client: Clie
     assert len(broker.asked(RequestCode.PULL_MESSAGE)) == 3  # 48 are held: more than 40
     gate.set()
     await world.until(lambda: len(application.got) == 200)
+
+
+async def test_queues_share_a_limit_of_held_messages(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, *[b"%03d" % number for number in range(200)])
+    gate = trio.Event()
+    application = Application(gate=gate)
+    config = ConsumerConfig(
+        flow=FlowLimits(shared_messages=80),
+        pull_batch_size=16,
+        model=MessageModel.BROADCASTING,
+        consume_from_where=FIRST,
+    )
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, application, config=config)
+    await nursery.start(consumer.run)
+    await trio.sleep(10)
+    assert len(broker.asked(RequestCode.PULL_MESSAGE)) == 6  # 48 of each queue are held: more than 40
+    gate.set()
+    await world.until(lambda: len(application.got) == 400)
 
 
 @pytest.mark.parametrize(("where", "expected"), [(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, b"new"), (FIRST, b"old")])

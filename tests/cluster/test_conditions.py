@@ -330,14 +330,14 @@ def test_a_broker_is_master_by_the_id_that_it_has_now() -> None:
         parse_condition(["is-master", "namesrv-1"], NODES)
 
 
-MEMBERS = ClusterSpec(mode="dledger", slaves=2)
-
-
 def test_a_broker_that_does_not_run_is_no_master() -> None:
     status = document({"broker-a": None}, broker_a=ProcessState(exit_status=-9))
     judged = parse_condition(["is-master", "broker-a"], NODES)
     assert not judged.holds(status)
     assert judged.explain(status) == "broker-a is killed"
+
+
+MEMBERS = ClusterSpec(mode="dledger", slaves=2)
 
 
 def test_lists_of_peers_that_differ_are_shown() -> None:

@@ -5,14 +5,18 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rmqlab.cluster.supervisor.fork.child import prctl_function
+
 _LINES_SHOWN = 40  # of a child's output, after an error
+_PR_SET_PDEATHSIG = 1
 
 
 class ChildError(Exception):
@@ -25,7 +29,8 @@ class ChildError(Exception):
 class Child:
     """A running program whose output is collected line by line.
 
-    Leaving the `with` block kills what still runs.
+    Leaving the `with` block kills what still runs. So does, on Linux, the end of the thread that started it: tests that
+    are killed leave no JVM behind.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Child:
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl-C belongs to the tests, which end their children in order
+            preexec_fn=_dying_with_this_thread(),  # noqa: PLW1509 -- it calls one C function
         )
         self._reader = threading.Thread(target=self._read, name=f"output of {name}", daemon=True)
         self._reader.start()
@@ -146,3 +152,11 @@ class Child:
     def _account(self, what: str) -> str:
         shown = "\n".join(self._lines[-_LINES_SHOWN:])
         return f"{self.name} (pid {self.pid}): {what}\n{shown}"
+
+
+def _dying_with_this_thread() -> Callable[[], object] | None:
+    """Return a function for a forked child: Linux then kills it with this thread."""
+    if sys.platform != "linux":
+        return None
+    prctl = prctl_function()  # loaded before the fork
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -15,10 +15,10 @@ from rmqlab.remoting.fastjson import (
     MAX_REFERENCES,
     TABLE_LIMITS,
     FastJsonError,
-    ObjectKey,
     parse_dialect,
     parse_fastjson,
 )
+from rmqlab.remoting.queuekeys import ObjectKey
 
 INTEGERS = st.integers(1 - 10**20, 10**20 - 1)
 """Of at most 20 digits: longer ones become floats."""

@@ -33,7 +33,7 @@ class EventFilter:
         for node in nodes:
             if node not in names:
                 there = ", ".join(sorted(names))
-                raise UnknownTargetError(f"no node {node!r}{near_miss(node, names)}; there are: {there}")
+                raise UnknownTargetError(f"no node {node!r}; there are: {there}{near_miss(node, names)}")
         return cls(frozenset(kinds), frozenset(nodes))
 
     @property

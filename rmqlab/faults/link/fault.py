@@ -47,7 +47,11 @@ class LinkFault(Fault):
     family = "link"
     src: str = option(f"The sender. {_END}", is_argument=True)
     dst: str = option("The receiver.", is_argument=True)
-    only: str | None = option("Only connections to this kind of port.", default=None, choices=PLANES)
+    only: str | None = option(
+        "Only connections to this kind of port; ha is that of replication, also of a DLedger group.",
+        default=None,
+        choices=PLANES,
+    )
     both_ways: bool = option("Also from DST to SRC.", default=False)
 
     @property

@@ -10,8 +10,8 @@ import msgspec
 
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import Body, Table
-from rmqlab.remoting.fastjson import ObjectKey
 from rmqlab.remoting.header import Int, Long
+from rmqlab.remoting.queuekeys import ObjectKey
 
 
 class ConsumerOffsets(Table, frozen=True, kw_only=True):

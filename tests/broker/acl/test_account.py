@@ -51,11 +51,26 @@ def test_names_and_permissions_are_trimmed_as_in_java() -> None:
     assert account.perms == {"A": PUB, "B": DENY, "C\u00a0": SUB}
 
 
-@pytest.mark.parametrize("value", [True, 1, 1.0, "true", "True", "1", "Y", "y", "T"])
+@pytest.mark.parametrize("value", [True, 1, 1.0, 1.5, 2**32 + 1, "true", "True", "1", "Y", "y", "T"])
 def test_an_administrator_is_marked_by_what_fastjson_reads_as_true(value: object) -> None:
     assert read(admin=value).is_admin
 
 
-@pytest.mark.parametrize("value", [False, None, 0, 2, "false", "N", ""])
+@pytest.mark.parametrize("value", [False, None, 0, 2, 0.5, float("nan"), "false", "False", "N", "f", "null", ""])
 def test_other_accounts_are_no_administrators(value: object) -> None:
     assert not read(admin=value).is_admin
+
+
+@pytest.mark.parametrize("value", ["yes", "t", "n", " true", "on", [True]])
+def test_what_fastjson_reads_as_no_boolean_is_rejected(value: object) -> None:
+    """4.9.8 does not start with it."""
+    with pytest.raises(AclDenied):
+        read(admin=value)
+
+
+def test_members_are_found_by_the_names_that_fastjson_accepts() -> None:
+    account = Account.of(
+        {"access_key": "RocketMQ", "Secret-Key": "12345678", "isAdmin": True, "topic_perms": ["T=PUB"]}
+    )
+    assert (account.access_key, account.secret_key, account.is_admin) == ("RocketMQ", "12345678", True)
+    assert account.perms == {"T": PUB}

@@ -215,7 +215,7 @@ def test_a_lock_that_is_no_file_costs_only_the_line_of_its_cluster(
     assert done.exit_code == 0
 
 
-@pytest.mark.parametrize("where", [".", "odd", "runs", "runs/kill-master"])
+@pytest.mark.parametrize("where", ["odd", "runs", "runs/kill-master"])
 def test_a_directory_that_may_not_be_entered_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -235,6 +235,17 @@ def test_a_directory_that_may_not_be_entered_is_named(
     done = CliRunner(env={"RMQLAB_HOME": str(tmp_path)}).invoke(app, ["ls"], prog_name="rmqlab")
     assert done.stderr.startswith(f"rmqlab: {denied}: Permission denied: ")
     assert done.exit_code == 0
+
+
+def test_without_access_to_the_home_ls_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(path: Any = ".") -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "scandir", deny)
+    for words in (["ls"], ["ls", "--json"]):
+        done = CliRunner(env={"RMQLAB_HOME": str(tmp_path)}).invoke(app, words, prog_name="rmqlab")
+        assert done.stderr == f"rmqlab: {tmp_path}: Permission denied: its clusters cannot be listed\n"
+        assert (done.stdout, done.exit_code) == ("", 1)
 
 
 @each_odd

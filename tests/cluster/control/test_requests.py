@@ -84,7 +84,7 @@ async def test_the_response_to_head_has_no_body(api: Api) -> None:
         (b'{"target": 7}', 422, "target", "target: Expected string, got integer"),
         (b'{"target": null}', 422, "target", "target: Expected string, got null"),
         (b'{"target": ""}', 422, "target", "target: Expected string of length >= 1"),
-        (b'{"targt": "x"}', 422, "targt", "targt: unknown field; did you mean target?; expected target"),
+        (b'{"targt": "x"}', 422, "targt", "targt: unknown field; expected target; did you mean target?"),
         (b'{"target": "broker-b"}', 404, "target", "did you mean broker-a?"),
         (b'{"target": "broker-a", "target": "broker-a-s"}', 422, "target", "target: given more than once"),
     ],

@@ -143,6 +143,8 @@ def test_an_unknown_id_is_reported_with_the_active_faults() -> None:
         (ClockStep(target="*", millis=1), "a target for links only"),
         (Reset(src="produce-1", dst="consume-1"), "never sends to 'consume-1', because neither of them is a server"),
         (Reset(src="produce-1", dst="namesrv-1", only="ha"), "neither 'produce-1' nor 'namesrv-1' is a broker"),
+        (Reset(src="broker-a", dst="namesrv-1", only="ha"), "'broker-a' and 'namesrv-1' have no group in common"),
+        (Reset(src="produce-1", dst="*", only="ha"), "'produce-1' and '\\*' have no group in common"),
         (Reset(src="outside", dst="namesrv-1", only="vip"), "neither 'outside' nor 'namesrv-1' is a broker"),
     ],
 )
@@ -161,10 +163,16 @@ def test_an_unknown_target_is_reported_with_the_known_ones() -> None:
         ActiveFaults().add(Reset(src="broker-b", dst="broker-a"), NODES, 0)
 
 
-def test_a_plane_that_no_node_of_a_link_has_matches_no_connection() -> None:
+def test_in_a_dledger_group_replication_is_at_the_port_of_the_group() -> None:
     spec = ClusterSpec(mode="dledger", slaves=2)
     members = nodes_of(spec, place(spec, Placement(subnet=9)))
     (rule,) = rules(Reset(src="broker-a-n0", dst="broker-a-n1", only="ha"), "broker-a-n1", members).links
+    assert rule.ports == (members[1].group_port,)
+
+
+def test_a_plane_that_no_node_of_a_link_has_matches_no_connection() -> None:
+    fault = Reset(src="outside", dst="broker-a,namesrv-1", only="vip")
+    (rule,) = rules(fault, "namesrv-1").links
     assert isinstance(rule, LinkRule)
-    assert not rule.concerns(members[1].host, "", 10911)
-    assert not rule.concerns(members[1].host, "", 10912)
+    assert rules(fault, "broker-a").links[0].concerns("10.0.0.1", "", 10909)
+    assert not rule.concerns("10.0.0.1", "", 9876)

@@ -174,7 +174,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("config get namesrv-1", "unknown broker 'namesrv-1'; did you mean namesrv?"),
         ("config get 127.0.0.1:9", "unknown broker '127.0.0.1:9'; there are: broker-a, namesrv"),
         ("config get broker-a:7", "no broker 'broker-a:7' is registered; there are: broker-a:0 ("),
-        ("config get broker-a brokerRol", "unknown setting of broker-a:0 'brokerRol'; did you mean brokerRole?"),
+        ("config get broker-a brokerRol", "unknown setting 'brokerRol' of broker-a:0; did you mean brokerRole?"),
         ("config set broker-a foo", "setting 'foo': expected KEY=VALUE"),
         ("config set broker-a deleteWhen=99", "returned code 1: delete_when = "),
         ("messages id xyz", "message id 'xyz' is not hexadecimal"),
@@ -233,7 +233,7 @@ def test_a_group_is_created_reset_and_deleted(lab: Lab, topic: str) -> None:
     assert "outside of orders@broker-a:0, which has 0 to 3" in lab.error(
         "offsets", "reset", "shop", "orders", "--offset", "4"
     )
-    assert "unknown queue of topic" in lab.error(
+    assert f"unknown queue 'broker-a:7' of topic {topic}" in lab.error(
         "offsets", "reset", "shop", topic, "--offset", "0", "--queue", "broker-a:7"
     )
     assert "did you mean shop?" in lab.error("groups", "lag", "shp")

@@ -52,6 +52,14 @@ def complaints(*steps: str) -> list[str]:
         (["resume broker-b broker-a"], "broker-b is not paused"),
         (["wipe broker-a", "start broker-a", "start broker-a"], "broker-a already runs"),
         (["wait sent.SEND_OK late 5"], "late has not been started yet: it sends no events"),
+        (
+            ["stop-workload early", "wait sent early 1"],
+            "early is ended by then: only what it does after the last action counts",
+        ),
+        (["stop broker-a,early", "wait delivered early 1"], "early is ended by then"),
+        (["wait ended early", "kill broker-a", "wait sent.SEND_OK early 1"], "early is ended by then"),
+        (["pause early", "wait sent early 1"], "early is paused by then"),
+        (["pause early", "kill early", "resume early", "wait sent early 1"], "early is ended by then"),
         (["stop-workload early late"], "late has not been started yet"),
         (["kill late"], "late has not been started yet"),
         (["promote broker-a"], "broker-a is already a master of broker-a; its slaves: broker-a-s"),
@@ -67,7 +75,7 @@ def complaints(*steps: str) -> list[str]:
     ],
 )
 def test_impossible_steps_are_found(steps: list[str], text: str) -> None:
-    assert complaints(*steps)[0] == text
+    assert complaints(*steps)[0].startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +87,9 @@ def test_impossible_steps_are_found(steps: list[str], text: str) -> None:
         ["wait crashed broker-a", "start broker-a"],
         ["chance masters", "start broker-a", "resume broker-b"],
         ["wait sent early 5", "kill early", "stop-workload early"],
+        ["stop-workload early", "wait sent early 0", "wait ended early", "start early", "wait sent early 5"],
+        ["wait ended early", "wait sent early 5"],
+        ["pause early", "resume early", "wait sent early 5", "pause early", "restart early", "wait sent early 5"],
         ["wait route-gone broker-a:master", "wait consumed-all late"],
         ["clock broker-a", "remove broker-b-s"],
         ["spent broker-b-s", "remove broker-b-s"],

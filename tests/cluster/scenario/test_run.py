@@ -158,6 +158,20 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     assert document["expectations"][1]["missing"] == "the run ended early"
 
 
+@pytest.mark.parametrize("wait", ["event power_lost", "stopped broker-a"])
+def test_the_limit_of_a_wait_is_exact_in_a_simulation(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, wait: str
+) -> None:
+    text = UNKNOWN.replace("event power_lost", f'{wait}"\nwithin = "2 s')
+    (tmp_path / "small.toml").write_text(text)
+    done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated", "--json")
+    (missing,) = json.loads(done.stdout)["missing"]
+    assert missing.startswith(f"step 1: {wait!r} is not true after 2 s")
+    journal = read_journals(tmp_path / "runs" / "small" / "latest" / "journal")
+    begin, end = (entry.at_millis for entry in journal if entry.kind == "step")
+    assert 2000 <= end - begin <= 2500
+
+
 def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_path: pathlib.Path) -> None:
     (tmp_path / "small.toml").write_text(HOLDS.replace('mark = "done"', 'after = "1 h"\nmark = "done"'))
     command = [sys.executable, "-m", "rmqlab.cluster", "run", str(tmp_path / "small.toml")]

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError
+from rmqlab.cluster.scenario.player import real_limit
 from rmqlab.cluster.scenario.waits import JournalCondition, parse_wait
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.runtime.journals.journal import JournalEntry
@@ -93,6 +94,7 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
     [
         ("", "no condition"),
         ("redy", "conditions: ready.*consumed-all"),
+        ("snt orders 5", "consumed-all, over; did you mean sent[?]"),
         ("sent orders", "a workload and a number"),
         ("sent orders many", "a workload and a number"),
         ("delivered.SEND_OK shop 1", "only sent and consumed-all have outcomes"),
@@ -117,3 +119,7 @@ def test_an_unknown_target_names_those_that_there_are() -> None:
         parse_wait("ended nobody", NODES, WORKLOADS)
     with pytest.raises(UnknownTargetError, match="broker-a-s"):
         parse_wait("route-gone broker-z", NODES, WORKLOADS)
+
+
+def test_only_a_fast_clock_adds_real_time_to_the_limit_of_a_wait() -> None:
+    assert [real_limit(30.0, rate) for rate in (0.5, 1.0, 10.0)] == [60.0, 30.0, 13.0]
