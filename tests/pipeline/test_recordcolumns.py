@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rmqlab.pipeline.audit.sources import JudgedStores
 from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.stores import commitlogs, storesource
 from rmqlab.pipeline.stores.properties import find_properties
@@ -376,6 +377,18 @@ def test_batches_do_not_keep_a_file_open(write_log: Write) -> None:
     assert path in open_files()
     assert list(batches) == []
     assert path not in open_files()
+
+
+@pytest.mark.parametrize(("source", "is_mapped"), [(StoreSource, True), (JudgedStores, False)])
+def test_only_the_source_of_users_maps_a_log(write_log: Write, source: type[StoreSource], is_mapped: bool) -> None:  # noqa: FBT001
+    path = write_log("a", [b"one", b"two"]) / "commitlog" / f"{0:020d}"
+    schema = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+    reader = source({"path": str(path.parent)}).reader(schema)
+    (partition,) = reader.partitions()
+    batches = reader.read(partition)
+    assert next(batches).num_rows == 2
+    assert (str(path) in pathlib.Path("/proc/self/maps").read_text()) == is_mapped
+    list(batches)
 
 
 def open_files() -> list[pathlib.Path]:

@@ -36,6 +36,7 @@ from rmqlab.pipeline.stores.storesource import StoreSource
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.runtime.journals.journal import SUPERVISOR
 from rmqlab.store.files.configfile import read_config_file
+from rmqlab.store.files.fileimage import FileImage
 
 Columns = Mapping[str, str]
 """SQL types by column."""
@@ -84,6 +85,12 @@ class _Source:
         return to_arrow_schema(struct_type(self.columns), timezone="UTC")
 
 
+class JudgedStores(StoreSource):
+    """Reads with system calls: no change of a file may end a judge."""
+
+    image = FileImage
+
+
 def _journals(directory: Path) -> list[_Source]:
     path = {"path": str(directory)}
     others = path | {"notKinds": _MESSAGE_KINDS, "withSurveys": "true"}
@@ -101,7 +108,7 @@ def _stores(directory: Path) -> list[_Source]:
     path = {"path": str(directory)}
     return [
         _Source("queue_entries", QueueSource, _ENTRY_COLUMNS, path),
-        _Source("raw_records", StoreSource, _RECORD_COLUMNS, path),
+        _Source("raw_records", JudgedStores, _RECORD_COLUMNS, path),
     ]
 
 

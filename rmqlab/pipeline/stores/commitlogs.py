@@ -204,19 +204,18 @@ def segments(
     log's last file. `find` returns where records begin. The bytes of a segment are in the window of `image`. Raises
     OSError.
     """
-    view = image.view
     image.load(start, start + FIXED_SIZE)
-    at = start if start == 0 or _is_record(view, start, base) else next_record(image, start, base)
+    at = start if start == 0 or _is_record(image.view, start, base) else next_record(image, start, base)
     while at < end:
         starts, at_end = _find(image, base, at, end, find)
         if len(starts):
             yield RecordSegment(at, at_end - at, starts)
             at = at_end
             continue
-        if _is_blank(view, at) or (is_last and _is_zero(image, at)):
+        if _is_blank(image.view, at) or (is_last and _is_zero(image, at)):
             return
         load_record(image, at)
-        if at + entry_header_at(view, at, base) >= end:  # the next range has the record of this entry
+        if at + entry_header_at(image.view, at, base) >= end:  # the next range has the record of this entry
             return
         following = next_record(image, at + 1, base)
         image.forget()

@@ -57,6 +57,7 @@ from rmqlab.pipeline.stores.records import RECORD_COLUMNS, Records, decode_recor
 from rmqlab.pipeline.stores.recordwalk import walk_many
 from rmqlab.remoting.names import SYSTEM_TOPICS
 from rmqlab.store.files.fileimage import FileImage
+from rmqlab.store.files.mappedimage import MappedImage
 
 NAME = "rocketmq-store"
 _LEAST_BYTES = 4096
@@ -106,6 +107,9 @@ class StoreOptions:
 class StoreSource(DataSource):
     """Data source `rocketmq-store`; see the module's docstring."""
 
+    image: type[FileImage] = MappedImage
+    """How files are read."""
+
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -124,7 +128,7 @@ class StoreSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> "StoreReader":
-        return StoreReader(self.bound, self.logs, wanted_columns(schema, COLUMNS, source=NAME))
+        return StoreReader(self.bound, self.logs, wanted_columns(schema, COLUMNS, source=NAME), self.image)
 
 
 class RangePartition(InputPartition):
@@ -137,10 +141,13 @@ class RangePartition(InputPartition):
 class StoreReader(DataSourceReader):
     """Plans ranges of the files, and reads each of them independently."""
 
-    def __init__(self, options: StoreOptions, logs: Sequence[Log[AnyPath]], schema: pa.Schema) -> None:
+    def __init__(
+        self, options: StoreOptions, logs: Sequence[Log[AnyPath]], schema: pa.Schema, image: type[FileImage]
+    ) -> None:
         self.options = options
         self.logs = logs
         self.schema = schema
+        self.image = image
 
     def partitions(self) -> list[InputPartition]:
         share = sum(map(written_bytes, self.logs)) // self.options.min_partitions
@@ -152,7 +159,7 @@ class StoreReader(DataSourceReader):
         part = partition.value
         if part is None:  # Spark's value for a source without partitions
             return
-        with local_file(part.path) as path, FileImage.open(path) as image:
+        with local_file(part.path) as path, self.image.open(path) as image:
             # Only the local copy of a remote file has a hole behind the last record.
             end = min(part.end, image.written)
             yield from self._batches(attrs.evolve(part, path=str(path), source=shown(part.path), end=end), image)

@@ -2,7 +2,8 @@
 
 A page fault in a mapped file ends the process with SIGBUS if the file was truncated meanwhile, if its disk cannot read
 the page, or if it is a hole of a full tmpfs. A system call returns an error, and zeros for a hole. So a file is read
-through a mapping only where its store has just written it; recovery and judges use an image.
+through a mapping only where its store has just written it, or where speed counts more (`mappedimage`); recovery and
+judges use an image.
 """
 
 import contextlib
@@ -53,12 +54,8 @@ class FileImage:
         with disk.opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             check_regular(descriptor, path)
             size = os.fstat(descriptor).st_size
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-            mapped = mmap.mmap(-1, max(size, 1), flags=flags)  # freed with its last view: a traceback may have one
-            if _HUGE_PAGES is not None:
-                with contextlib.suppress(OSError):  # a kernel without them
-                    mapped.madvise(_HUGE_PAGES)
-            yield cls(path, size, mapped, memoryview(mapped)[:size], data_end_of(descriptor), descriptor, disk)
+            memory = empty_memory(size)
+            yield cls(path, size, memory, memoryview(memory)[:size], data_end_of(descriptor), descriptor, disk)
 
     def load(self, begin: int, end: int) -> None:
         """Extend the window to [begin, end), or move it there. OSError.
@@ -96,3 +93,16 @@ class FileImage:
                 at += count
         except OSError as exc:
             raise OSError(exc.errno, exc.strerror, os.fspath(self.path)) from None
+
+
+def empty_memory(size: int) -> mmap.mmap:
+    """Return zeros of this size that take no memory before they are written.
+
+    They are freed with their last view: a traceback may have one.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    memory = mmap.mmap(-1, max(size, 1), flags=flags)
+    if _HUGE_PAGES is not None:
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(_HUGE_PAGES)
+    return memory
