@@ -59,9 +59,12 @@ def load_ballot(disk: Disk, directory: Path) -> Ballot:
 
 
 def save_ballot(disk: Disk, directory: Path, ballot: Ballot) -> None:
-    """Write the file `currterm` (dledger#6). OSError."""
+    """Write and sync the file `currterm` (dledger#6). OSError.
+
+    DLedger does not sync it: a member that forgets its vote in a power loss may vote twice in a term.
+    """
     pairs: dict[str, str | int] = {"voteLeader": ballot.voted_for or "", "currTerm": ballot.term}
-    keyvalues.save(disk, directory / TERM_FILE, pairs)
+    keyvalues.save(disk, directory / TERM_FILE, pairs, is_synced=True)
 
 
 @attrs.define

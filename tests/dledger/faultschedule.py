@@ -1,6 +1,5 @@
 """Random schedules of faults for a simulated group, each from a seed.
 
-from rmqlab.store.files.diskcalls import run_calls
 Run thousands: `python -m tests.dledger.faultschedule --count 5000`. A line of the output is a seed that breaks an
 invariant, and how.
 """
