@@ -54,7 +54,7 @@ def test_the_recorded_ballot_is_read_and_written_again(golden_store: Path) -> No
 
 
 def test_a_ballot_is_on_disk_before_it_counts(tmp_path: Path) -> None:
-    """A power loss must not bring the ballot before it back: the member could vote twice in a term."""
+    """After a power loss, the member could vote twice in a term."""
     disk = VolatileDisk(random.Random(1))
     save_ballot(disk, tmp_path, Ballot(4, "n0"))
     save_ballot(disk, tmp_path, Ballot(5, "n1"))
