@@ -137,7 +137,7 @@ class MasterPrecheck:
         """
         if not settings.examines_master:
             return True
-        address = self._remoting_address(ha_address, settings)
+        address = self._remoting_address(ha_address)
 
         async def ask(command: Command) -> bytes:
             reply = await self.client.request(address, command, TIMEOUT)
@@ -156,13 +156,13 @@ class MasterPrecheck:
             self.verdict = ""
         return True
 
-    def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
+    def _remoting_address(self, ha_address: str) -> str:
         """Return the master's address as registered.
 
         For a master set by hand, 4.9's port next to the HA port.
         """
         known = self.known_master.address
-        if known is not None and settings.fixed_master is None:
+        if known is not None and not self.known_master.is_ha_address_fixed:
             return known
         host, _, port = ha_address.rpartition(":")
         return f"{host}:{int(port) - HA_PORT_DISTANCE}"
