@@ -81,6 +81,14 @@ def identity_of(settings: bytes) -> Identity:
         raise CheckUnsupported(f"settings without a broker's name: {exc}") from None
 
 
+def is_slave(settings: bytes) -> bool:
+    """Return True for the settings (request 26) of a slave."""
+    try:
+        return parse_properties_text(settings.decode()).get("brokerRole") == "SLAVE"
+    except ValueError:
+        return False
+
+
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
     """Return begin and end of a broker's commit log (request 28).
 
@@ -211,13 +219,16 @@ class MasterPrecheck:
     async def _compare(self, ask: SendRequest, ha_address: str, first: int, end: int) -> None:
         """Truncate our log to the part that it has in common with the master's.
 
-        A partial record at the end is dropped too.
+        A partial record at the end is dropped too. A slave in the master's place may only be behind: it is followed
+        once it has our records, or others.
         """
         store = self.store
         while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
             await trio.lowlevel.checkpoint()
         had = store.max_commit_log_offset
         common = await self._common_end(ask, first, min(had, end))
+        if self._lacks_only_our_end(first, end, common) and await self._is_slave(ask):
+            raise MasterRejected(f"it is a slave that has not copied our log up to {had} yet")
         if common is None and had <= end and self._record_before(had, first) is None:
             # We have no whole record of the master's present log, so copying it again from its begin loses nothing.
             common = max(first, store.min_commit_log_offset)
@@ -228,6 +239,20 @@ class MasterPrecheck:
             )
         if common < had:
             self._cut(ha_address, common, end)
+
+    def _lacks_only_our_end(self, first: int, end: int, common: int | None) -> bool:
+        """Return True if no record of the other log, `first` to `end`, differs from ours, and ours has more."""
+        ours, shared = (
+            self.store.queues.record_before(self.store.max_commit_log_offset),
+            self._record_before(end, first),
+        )
+        return ours is not None and sum(ours) > end and common == (None if shared is None else shared.end)
+
+    async def _is_slave(self, ask: SendRequest) -> bool:
+        try:
+            return is_slave(await ask(request(RequestCode.GET_BROKER_CONFIG)))
+        except CheckUnsupported:
+            return False
 
     def _is_filler(self, begin: int, end: int) -> bool:
         """True if this part of our log is the declared empty rest of a file (store-ha#11)."""

@@ -57,6 +57,31 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
     assert log_bytes(pair.copy) == log_bytes(pair.source)
 
 
+@pytest.mark.parametrize("upstream_has", [0, 20])
+async def test_a_slave_waits_for_a_slave_that_is_behind(pair: Pair, upstream_has: int) -> None:
+    """A slave of a slave has records rightly that its own has not copied yet: a cut would lose a copy of them."""
+    part_ways(pair, master_keeps=upstream_has)
+    ours = log_bytes(pair.copy)
+    pair.master.broker.take_role("SLAVE", 1)
+    for _ in range(2):
+        assert not await pair.is_fit(ha_truncate_diverged=True)
+    assert log_bytes(pair.copy) == ours
+    assert pair.ends_before_cuts == []
+    assert "is a slave that has not copied our log up to" in pair.recorder.events[-1][1]["verdict"]
+    pair.source.append_raw(pair.source.max_commit_log_offset, ours[pair.source.max_commit_log_offset :])
+    pair.source.dispatch()
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert log_bytes(pair.copy) == ours
+
+
+async def test_a_slave_whose_slave_has_other_records_cuts_those(pair: Pair) -> None:
+    """Its upstream is behind and differs."""
+    common = part_ways(pair, master_adds=3)
+    pair.master.broker.take_role("SLAVE", 1)
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert pair.copy.max_commit_log_offset == common
+
+
 async def test_a_slave_that_diverged_before_the_switch_was_on_is_mended_at_its_end(pair: Pair) -> None:
     """Its last records are master records cut in two, and its dispatch is stuck.
 
