@@ -106,9 +106,12 @@ class Follower(Generic[Caller]):
         self.work(now)
 
     def _queue(self, waiting: _Waiting[Caller]) -> None:
-        if waiting.request.first_index in self._appends:
+        known = self._appends.get(waiting.request.first_index)
+        if known is not None and not known.is_refused:
             self._respond(waiting, DLedgerCode.REPEATED_PUSH)
             return
+        if known is not None:  # the leader missed the refusal, and waits for one before it compares
+            self._take(known.request.first_index)
         self._appends[waiting.request.first_index] = waiting
         self._waiting_bytes += waiting.size
         while self._is_full:
