@@ -202,7 +202,7 @@ class EntryLog(CommitLog):
             header = _header(view, at)
             if not header.is_valid_at(header.pos) or at + header.size > len(view):
                 break
-            if not (_has_whole_record(view, at, header) or _is_no_message(view, at, header)):
+            if is_torn(view, at, header):
                 break
             at += header.size
         if at >= limit:
@@ -244,6 +244,11 @@ class EntryLog(CommitLog):
 def is_record(body: bytes | memoryview) -> bool:
     """Return True for a whole record; other bodies are in no queue."""
     return bool(body) and record_size(memoryview(body), 0, check_crc=True) == len(body)
+
+
+def is_torn(view: memoryview, at: int, header: EntryHeader) -> bool:
+    """Return True for an entry without a whole record that was not written like that."""
+    return not (_has_whole_record(view, at, header) or _is_no_message(view, at, header))
 
 
 def set_physical_offset(pos: int, record: bytes) -> bytes:

@@ -241,7 +241,10 @@ class MasterPrecheck:
             self._cut(ha_address, common, end)
 
     def _lacks_only_our_end(self, first: int, end: int, common: int | None) -> bool:
-        """Return True if no record of the other log, `first` to `end`, differs from ours, and ours has more."""
+        """Return True if our log has more than the other one, and no record differs.
+
+        The other log reaches from `first` to `end`.
+        """
         ours, shared = (
             self.store.queues.record_before(self.store.max_commit_log_offset),
             self._record_before(end, first),

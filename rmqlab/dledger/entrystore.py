@@ -15,7 +15,7 @@ import attrs
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
-from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
+from rmqlab.dledger.recovery import BodyChecks, cut, recover, unit_at
 from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
@@ -62,11 +62,11 @@ class EntryStore:
         data_file_size: int,
         index_file_size: int = INDEX_FILE_SIZE,
         disk: Disk | None = None,
-        is_whole: IsWhole = lambda _body: True,
+        checks: BodyChecks | None = None,
     ) -> Self:
         """Open and recover the log below `dledger-<selfId>` (dledger#1).
 
-        `is_whole` as in `recover`. StoreCorrupt for a file of another length or a gap between files, OSError.
+        `checks` as in `recover`. StoreCorrupt for a file of another length or a gap between files, OSError.
         """
         disk = disk or Disk()
         data = FileQueue(directory / "data", data_file_size, disk)
@@ -74,7 +74,7 @@ class EntryStore:
         data.load()
         index.load()
         store = cls(directory, data, index, disk)
-        end = recover(data, index, is_whole)
+        end = recover(data, index, checks or BodyChecks())
         store.end_index, store.end_term = end.index, end.term
         store.begin_position = data.min_offset
         if end.index >= 0:
@@ -306,7 +306,8 @@ class EntryStore:
     def deletion_of_first_file(self) -> DiskCalls[None]:
         """Yield the calls that delete the oldest data file.
 
-        Index files before the new begin are deleted, too. OSError keeps all files, also if the next one does not begin with a later entry of the log.
+        Index files before the new begin are deleted, too. OSError keeps all files, also if the next one does not begin
+        with a later entry of the log.
         """
         following = self.data.files[1]
         number = EntryHeader.decode(following.view).number

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 IsWhole: TypeAlias = Callable[[memoryview], bool]
 """True for the body of an entry that was written as a whole."""
+IsTorn: TypeAlias = Callable[[memoryview, int, EntryHeader], bool]
+"""True for an entry at a position of its file whose body a power loss may have taken, though the next entry is there."""
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
 _MAGIC = struct.Struct(">i")
@@ -37,12 +39,23 @@ class LogEnd:
     position: int
 
 
-def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body: True) -> LogEnd:
+@attrs.frozen
+class BodyChecks:
+    """What recovery knows of entries' bodies. By default all are valid."""
+
+    is_whole: IsWhole = lambda _body: True
+    is_torn: IsTorn = lambda _view, _at, _header: False
+    synced_end: int = 0
+    """Position before which all entries were synced: recovery does not read their bodies, but for the last entries."""
+
+
+def recover(data: FileQueue, index: FileQueue, checks: BodyChecks) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
     The bytes behind that entry become zeros. DLedger checks headers only. A power loss may leave an entry's header, but
     not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
-    them the member could lead, and replace the right entries of the others.
+    them the member could lead, and replace the right entries of the others. A torn entry among those that were not
+    synced is dropped with all behind it.
 
     A blank at the end becomes zeros, too: the entry that did not fit is lost, and a smaller one may follow. Members
     that have no blank would reject it at the begin of the next file.
@@ -52,10 +65,10 @@ def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body:
     """
     _check_continuous(data)
     _check_continuous(index)
-    end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
+    end = _Recovery(data, index, checks).run() if data.files else LogEnd(-1, -1, 0)
     _check_loss(data, end.position)
     end = _end_with(data, index, end.index)
-    while end.index >= 0 and not is_whole(_body_of(data, index, end.index)):
+    while end.index >= 0 and not checks.is_whole(_body_of(data, index, end.index)):
         logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
         end = _end_with(data, index, end.index - 1)
     data.trim(end.position)
@@ -149,6 +162,7 @@ def _first_header(file: LogFile) -> EntryHeader:
 class _Recovery:
     data: FileQueue
     index: FileQueue
+    checks: BodyChecks
     is_index_broken: bool = False
     """True after the first unit that does not match its entry: all later units are rewritten."""
 
@@ -193,6 +207,11 @@ class _Recovery:
                 header = EntryHeader.decode(image.view, at)
                 if not header.is_valid_at(file.first_offset + at) or at + header.size > file.size:
                     return
+                if header.pos >= self.checks.synced_end:
+                    image.load(at, min(at + header.size + HEADER.size, file.size))
+                    if self.checks.is_torn(image.view, at, header):
+                        logger.warning("%s: entry %d is torn: the log ends before it", file.path, header.number)
+                        return
                 yield header
                 at += header.size
 

@@ -61,7 +61,7 @@ async def test_with_in_sync_replicas_fewer_slaves_are_not_available(start_master
 
 @pytest.mark.skipif(sys.platform != "linux", reason="one loopback address only")
 async def test_two_connections_of_a_slave_are_one_copy(start_master: StartMaster) -> None:
-    """A slave that lost its connection comes back while the master still has the old one."""
+    """A slave returns while the master still has its old connection."""
     master = start_master(in_sync_replicas=3)
     old = await master.slave(0, source="127.0.0.2")
     other = await master.slave(0, source="127.0.0.3")

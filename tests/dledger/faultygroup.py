@@ -18,9 +18,11 @@ import attrs
 from rmqlab.dledger.bodies import LeadershipTransferRequest, Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
 from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.entry import HEADER
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, Role, load_ballot, save_ballot
+from rmqlab.dledger.recovery import BodyChecks
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call, Server
 from tests.dledger.raftinvariants import Invariants
 from tests.dledger.volatiledisk import VolatileDisk
@@ -95,7 +97,8 @@ class Node:
     def start(self) -> None:
         """Start on the files that are there."""
         self.starts += 1
-        store = EntryStore.open(self.root, DATA_FILE, INDEX_FILE, disk=self.disk, is_whole=is_whole)
+        checks = BodyChecks(is_whole, lambda view, at, header: not is_whole(view[at + HEADER.size : at + header.size]))
+        store = EntryStore.open(self.root, DATA_FILE, INDEX_FILE, disk=self.disk, checks=checks)
         save = functools.partial(save_ballot, self.disk, self.root)
         member = Member(self.settings, save, load_ballot(self.disk, self.root))
         self.server, self.wake_at, self.paused_until = Server.of(member, store, self.chance.randrange), 2**62, 0

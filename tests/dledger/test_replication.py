@@ -1,6 +1,5 @@
 """Pushers, followers and acknowledgements, one at a time."""
 
-import errno
 from pathlib import Path
 
 import pytest
@@ -205,27 +204,6 @@ def test_appends_that_do_not_fit_are_checked_each_second(tmp_path: Path) -> None
     assert codes(follower) == {"repeated again": 413}
     follower.work(5000)
     assert codes(follower) == {"repeated": 406}
-
-
-def test_a_batch_that_was_stored_in_part_is_refused_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response to the first one may be lost, and the leader then compares nothing."""
-    follower = new_follower(tmp_path)
-    batch, write = chain(0, 0, b"a", b"b"), EntryStore.append_entry
-
-    def fail_at_second(store: EntryStore, entry: Entry) -> None:
-        if entry.index == 1:
-            raise OSError(errno.EIO, "broken")
-        write(store, entry)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EntryStore, "append_entry", fail_at_second)
-        follower.handle(push(PushType.APPEND, *batch), "fails", 0)
-    assert (codes(follower), follower.store.end_index) == ({"fails": 406}, 0)
-    for number in (1, 2):
-        follower.handle(push(PushType.APPEND, *batch), f"repeated {number}", 1000 * number)
-        follower.work(1000 * number + 999)
-        follower.work(1000 * number + 1000)
-        assert codes(follower) == {f"repeated {number}": 406}
 
 
 # ---- leader ----

@@ -59,7 +59,7 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
 
 @pytest.mark.parametrize("upstream_has", [0, 20])
 async def test_a_slave_waits_for_a_slave_that_is_behind(pair: Pair, upstream_has: int) -> None:
-    """A slave of a slave has records rightly that its own has not copied yet: a cut would lose a copy of them."""
+    """A slave of a slave rightly has records that its own has not copied yet."""
     part_ways(pair, master_keeps=upstream_has)
     ours = log_bytes(pair.copy)
     pair.master.broker.take_role("SLAVE", 1)

@@ -67,7 +67,7 @@ async def test_the_known_master_or_the_ha_host_is_asked(pair: Pair) -> None:
 
 
 async def test_an_ha_address_in_new_settings_counts_from_the_next_start(pair: Pair) -> None:
-    """As in 4.9.8: the HA address stays that of the nameservers, so the broker that they name is asked."""
+    """As in 4.9.8: the slave goes on to follow the broker that nameservers name."""
     examination = pair.examination(KnownMaster("10.0.0.9:10911"))
     await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True, ha_master_address="10.0.0.7:10912"))
     assert [address for address, _ in pair.line.asked] == ["10.0.0.9:10911"]
