@@ -28,9 +28,10 @@ from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.net.worker import calls_in_thread
 from rmqlab.store.log.verify import LogVerifier
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import reset_store, save_from, truncate
+from rmqlab.store.truncate import deletion_of_all, save_from, truncate
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class MasterPrecheck:
         # An empty log contradicts no master: the slave lost its position, not its data (issue 12.10).
         is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
         if is_expired or is_astray:
-            self._drop_log(ha_address, first)
+            await self._drop_log(ha_address, first)
         elif settings.ha_truncate_diverged:
             await self._compare(ask, ha_address, first, end)
 
@@ -206,14 +207,13 @@ class MasterPrecheck:
         """
         return self.store.min_commit_log_offset == self.store.max_commit_log_offset
 
-    def _drop_log(self, ha_address: str, first: int) -> None:
+    async def _drop_log(self, ha_address: str, first: int) -> None:
         store = self.store
         begin, end = store.min_commit_log_offset, store.max_commit_log_offset
         log.warning(
             "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
         )
-        self.before_cut()
-        reset_store(store)
+        await calls_in_thread(deletion_of_all(store, self.before_cut))
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: SendRequest, ha_address: str, first: int, end: int) -> None:
@@ -238,7 +238,7 @@ class MasterPrecheck:
                 f" {end}: empty the one that is wrong"
             )
         if common < had:
-            self._cut(ha_address, common, end)
+            await self._cut(ha_address, common, end)
 
     def _lacks_only_our_end(self, first: int, end: int, common: int | None) -> bool:
         """Return True if our log has more than the other one, and no record differs.
@@ -293,23 +293,24 @@ class MasterPrecheck:
         ours = self.store.message_at(span.start, span.size)
         return ours is not None and ours == theirs
 
-    def _cut(self, ha_address: str, common: int, master_end: int) -> None:
+    async def _cut(self, ha_address: str, common: int, master_end: int) -> None:
         had = self.store.max_commit_log_offset
-        self.before_cut()
         if common and self._is_filler(common, had):
+            self.before_cut()
             # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
             truncate(self.store, common)
             log.info("the end of the file before %d holds no record, and is fetched again", had)
         else:
-            self._truncate(ha_address, common, master_end)
+            await self._truncate(ha_address, common, master_end)
 
-    def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
+    async def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
         store, had = self.store, self.store.max_commit_log_offset
         kept = save_from(store, common)
         if common:
+            self.before_cut()
             truncate(store, common)
         else:  # a log without a byte begins wherever the master does
-            reset_store(store)
+            await calls_in_thread(deletion_of_all(store, self.before_cut))
         log.warning(
             "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest"
             " is in %s",

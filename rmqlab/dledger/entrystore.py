@@ -264,7 +264,7 @@ class EntryStore:
         left = file.size - file.wrote
         is_wanted = wanted == file.first_offset + file.size and left < MAX_ENTRY + MIN_BLANK
         if size + MIN_BLANK > left or is_wanted:
-            self._append_to(self.data, blank(left))
+            self.data.file_to_write().append(blank(left))
             file = self.data.file_to_write()
         return file.end_offset
 
@@ -291,33 +291,38 @@ class EntryStore:
         self._write(entry)
 
     def _write(self, entry: Entry) -> None:
-        self._append_to(self.data, entry.encode())
-        self._append_to(self.index, entry.unit.encode())
+        self.data.file_to_write().append(entry.encode())
+        self.index.file_to_write().append(entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         if self.begin_index == -1:
             self.begin_index = entry.index
             self.begin_position = entry.pos
-
-    def _append_to(self, files: FileQueue, raw: bytes) -> None:
-        files.file_to_write().append(raw)
 
     # ---- begin ----
 
     def deletion_of_first_file(self) -> DiskCalls[None]:
         """Yield the calls that delete the oldest data file.
 
-        Index files before the new begin are deleted, too. OSError keeps all files, also if the next one does not begin
-        with a later entry of the log.
+        And index files before the new begin. OSError, also if the next file does not begin with a later entry.
         """
         following = self.data.files[1]
         number = EntryHeader.decode(following.view).number
         if not self.begin_index < number <= self.end_index:
             raise OSError(errno.EIO, f"begins with entry {number}, expected a later one", str(following.path))
         yield from self.data.deletion_of_first(lambda: self._begin_later(number))
+        with contextlib.suppress(OSError):  # the next deletion, or the next start, tries again
+            while self._has_expired_index:
+                yield from self.index.deletion_of_first()
 
     def _begin_later(self, number: int) -> None:
         if number <= self.end_index:  # no leader cut it meanwhile
-            self._begin_at(number, self.data.min_offset)
+            self.begin_index, self.begin_position = number, self.data.min_offset
+
+    @property
+    def _has_expired_index(self) -> bool:
+        """True if the first index file has entries before the begin only."""
+        files = self.index.files
+        return len(files) > 1 and files[1].first_offset <= self.begin_index * UNIT.size
 
     def _find_begin(self) -> None:
         """Read which entry is the first one. StoreCorrupt if the log has no such entry."""
@@ -328,11 +333,8 @@ class EntryStore:
                 f"{file.path} begins with entry {number} of a log that ends with {self.end_index}: restore it,"
                 f" or delete {file.path.parent} to get all entries from the leader"
             )
-        self._begin_at(number, self.begin_position)
-
-    def _begin_at(self, number: int, position: int) -> None:
-        self.begin_index, self.begin_position = number, position
-        while self.index.files[0].first_offset + self.index.file_size <= number * UNIT.size:
+        self.begin_index = number
+        while self._has_expired_index:
             self.index.drop_first()
 
     # ---- committed index, checkpoint ----

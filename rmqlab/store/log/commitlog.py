@@ -251,14 +251,6 @@ class CommitLog:
             stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
             file.map[start:stop] = bytes(stop - start)
 
-    def restart(self) -> None:
-        """Delete all files, the oldest first.
-
-        OSError leaves the rest, a log that begins later.
-        """
-        while self.files.files:
-            self.files.drop_first()
-
     # ---- reading ----
 
     def read(self, offset: int, limit: int) -> memoryview:
