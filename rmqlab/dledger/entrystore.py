@@ -14,7 +14,7 @@ import attrs
 
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
+from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, IndexUnit, blank
 from rmqlab.dledger.recovery import BodyChecks, cut, recover, unit_at
 from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
@@ -374,12 +374,13 @@ class EntryStore:
         self.synced_end = end
 
     def grown_files(self, synced_end: int) -> list[LogFile]:
-        """Return the files that have grown since the data files ended at a position.
-
-        An index file holds 5 million entries, so at most two of them have grown.
-        """
+        """Return the files that have grown since the data files ended at a position."""
         grown = [file for file in self.data.files if file.end_offset > synced_end]
-        return grown + self.index.files[-2:] if grown else []
+        for file in reversed(self.index.files if grown else []):
+            grown.append(file)
+            if file.wrote and IndexUnit.decode(file.view).pos < synced_end:
+                break
+        return grown
 
     def save_checkpoint(self) -> None:
         """Write end and committed index (dledger#6, #51). OSError."""

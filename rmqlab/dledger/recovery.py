@@ -163,8 +163,8 @@ class _Recovery:
     data: FileQueue
     index: FileQueue
     checks: BodyChecks
-    is_index_broken: bool = False
-    """True after the first unit that does not match its entry: all later units are rewritten."""
+    mended_from: int | None = None
+    """Begin of the first unit that does not match its entry: it and all later ones are rewritten."""
 
     def run(self) -> LogEnd:
         first = self._first_file()
@@ -182,7 +182,17 @@ class _Recovery:
             if not is_complete:
                 break
             end = attrs.evolve(end, position=file.first_offset + file.size)
+        self._sync_index()
         return end
+
+    def _sync_index(self) -> None:
+        """Sync the files with rewritten units. OSError.
+
+        Later syncs are of files with units of new entries.
+        """
+        for file in self.index.files:
+            if self.mended_from is not None and file.end_offset > self.mended_from:
+                file.sync()
 
     def _first_file(self) -> int:
         """Return the number of the file to begin with; entries before it are trusted."""
@@ -216,10 +226,10 @@ class _Recovery:
                 at += header.size
 
     def _mend_index(self, header: EntryHeader) -> None:
-        if not self.is_index_broken and unit_at(self.index, header.number) != header.unit:
-            cut(self.index, header.number * UNIT.size)
-            self.is_index_broken = True
-        if self.is_index_broken:
+        if self.mended_from is None and unit_at(self.index, header.number) != header.unit:
+            self.mended_from = header.number * UNIT.size
+            cut(self.index, self.mended_from)
+        if self.mended_from is not None:
             self.index.file_to_write().append(header.unit.encode())
 
 
