@@ -15,7 +15,7 @@ import attrs
 
 from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.faultygroup import FaultyGroup, Node
-from tests.dledger.stores import unmapped_at_end
+from tests.dledger.stores import fastest_place, unmapped_at_end
 
 STEPS = 60
 
@@ -142,16 +142,10 @@ class Schedule:
 
 def play(seed: int) -> Schedule:
     """Play the schedule of a seed. AssertionError where an invariant breaks."""
-    with tempfile.TemporaryDirectory(dir=_fastest()) as name, unmapped_at_end():
+    with tempfile.TemporaryDirectory(dir=fastest_place()) as name, unmapped_at_end():
         schedule = Schedule.of(Path(name), seed)
         schedule.play()
         return schedule
-
-
-def _fastest() -> Path | None:
-    """Return a directory in memory, if there is one."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() else None
 
 
 def main() -> int:
