@@ -119,6 +119,11 @@ class Member:
         """
         return self._candidacy_before_start == self.term
 
+    @property
+    def has_voted_for_itself(self) -> bool:
+        """True if this member's vote in its current term is its own."""
+        return self.ballot.voted_for == self.self_id
+
     def check_recipient(self, request: Message) -> None:
         """Check that a request is for this member and group (dledger#13).
 
