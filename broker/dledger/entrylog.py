@@ -157,6 +157,9 @@ class EntryLog(CommitLog):
         """DLedgerCommitLog adds an hour to `fileReservedTime` of entries (dledger#60)."""
         return 0 if self.is_mixed else 1
 
+    def note_synced(self, offset: int) -> None:
+        self.entries.synced_end = offset
+
     def note_used(self, used_percent: int) -> None:
         """Refuse appends of any role while the disk is too full (dledger#59)."""
         self.entries.is_full = used_percent > self.full_percent

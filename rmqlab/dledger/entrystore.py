@@ -15,7 +15,7 @@ import attrs
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, IndexUnit, blank
-from rmqlab.dledger.recovery import BodyChecks, cut, recover, unit_at
+from rmqlab.dledger.recovery import BodyChecks, cut, last_ending_by, recover, unit_at, zero
 from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
@@ -24,8 +24,6 @@ from rmqlab.store.files.logfile import LogFile
 INDEX_FILE_SIZE: Final = 5 * 1024 * 1024 * UNIT.size
 """Bytes; a broker has no setting for it."""
 CHECKPOINT: Final = "checkpoint"
-_ZEROED_AT_ONCE: Final = 2**20
-"""Bytes. A cut may be as large as a file."""
 
 Prepare = Callable[[int, bytes], bytes]
 """Returns the body to store, from the entry's position and the given body: the AppendHook of a broker."""
@@ -51,7 +49,7 @@ class EntryStore:
     _cut_to: int | None = None
     """Least position at which the log was cut since `take_cut`."""
     synced_end: int = 0
-    """Position in the data files before which all is on disk, for owners who call `flush`."""
+    """Position in the data files before which all is on disk. `flush` raises it, or an owner that syncs itself."""
     is_full: bool = False
     """True while the owner finds the disk too full: appends are refused, truncates are not (dledger#59)."""
 
@@ -227,12 +225,8 @@ class EntryStore:
 
     def _zero_until(self, written: int) -> None:
         """Zero the last file's bytes that were written before a cut."""
-        file = self.data.last
-        if file is not None:
-            end = min(max(file.wrote, written - file.first_offset), file.size)
-            for at in range(file.wrote, end, _ZEROED_AT_ONCE):
-                count = min(_ZEROED_AT_ONCE, end - at)
-                file.map[at : at + count] = bytes(count)
+        if (file := self.data.last) is not None:
+            zero(file, file.wrote, min(max(file.wrote, written - file.first_offset), file.size))
 
     def _continues(self, entry: Entry) -> bool:
         """True if an entry belongs at its position.
@@ -344,9 +338,7 @@ class EntryStore:
 
         The caller ignores reports of terms before its own.
         """
-        if self.end_index == -1 or number in (-1, self.committed_index):
-            return False
-        if number < max(self.committed_index, self.begin_index):
+        if self.end_index == -1 or number < max(self.committed_index + 1, self.begin_index):
             return False
         number = min(number, self.end_index)
         unit = unit_at(self.index, number)
@@ -365,6 +357,13 @@ class EntryStore:
         unit = unit_at(self.index, number) if number >= self.begin_index else None
         self.committed_index, self.committed_end = (number, unit.pos + unit.size) if unit is not None else (-1, -1)
         self.save_checkpoint()
+
+    @property
+    def synced_index(self) -> int:
+        """The last entry that is on disk; the one before the begin, if none is."""
+        if self.synced_end >= self.data.max_offset:
+            return self.end_index
+        return last_ending_by(self.index, max(0, self.begin_index), self.end_index, self.synced_end)
 
     def flush(self) -> None:
         """Sync all files that were written since the last call (dledger#51). OSError."""

@@ -5,6 +5,7 @@ Section 7.4, DLedgerMmapFileStore.recover.
 
 import logging
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -24,6 +25,8 @@ IsTorn: TypeAlias = Callable[[memoryview, int, EntryHeader], bool]
 """True for an entry at a position of its file whose body a power loss may have taken, though the next entry is there."""
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
+_ZEROED_AT_ONCE: Final = 2**20
+"""Bytes. A cut may be as large as a file."""
 _MAGIC = struct.Struct(">i")
 
 
@@ -89,6 +92,26 @@ def cut(files: FileQueue, offset: int) -> bool:
     files.destroy()
     files.add(offset - offset % files.file_size).wrote = offset % files.file_size
     return True
+
+
+def zero(file: LogFile, begin: int, end: int) -> None:
+    """Make a part of a file zeros, which was written before."""
+    for at in range(begin, end, _ZEROED_AT_ONCE):
+        count = min(_ZEROED_AT_ONCE, end - at)
+        file.map[at : at + count] = bytes(count)
+
+
+def last_ending_by(index: FileQueue, first: int, last: int, position: int) -> int:
+    """Return the last of some entries that ends at or before a position.
+
+    That before `first`, if none does.
+    """
+
+    def end_of(number: int) -> int:
+        unit = unit_at(index, number)
+        return unit.pos + unit.size if unit is not None else position + 1
+
+    return bisect_right(range(last + 1), position, lo=first, key=end_of) - 1
 
 
 def unit_at(index: FileQueue, number: int) -> IndexUnit | None:

@@ -39,6 +39,7 @@ class Schedule:
             loses_power=chance.random() < 0.6,
             has_batches=chance.random() < 0.3,
             preferred=("n1",) if chance.random() < 0.2 else (),
+            acks_after_sync=seed % 3 == 2,
         )
         return cls(group, chance)
 

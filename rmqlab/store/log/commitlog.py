@@ -160,6 +160,9 @@ class CommitLog:
         """Return the hours that files are kept beyond `file_reserved_time`."""
         return 0
 
+    def note_synced(self, offset: int) -> None:
+        """React to a sync of the log up to an offset, or to a start or a cut."""
+
     def note_used(self, used_percent: int) -> None:
         """Set the disk usage. Only a DLedger log uses it, to refuse appends."""
 
