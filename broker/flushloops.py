@@ -1,9 +1,10 @@
 """The loops that flush log and consume queues by timers.
 
-Source: store-and-ha section 3.6. Periods are RocketMQ's, in seconds of the process's clock. An idle broker is not woken: each loop waits until the log
-grows when all is flushed.
+Source: store-and-ha section 3.6. Periods are RocketMQ's, in seconds of the process's clock. An idle broker is not
+woken: each loop waits until the log grows when all is flushed.
 """
 
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 import attrs
@@ -68,10 +69,10 @@ async def flush_forever(broker: Broker) -> NoReturn:
                 group.begin()  # for sends that were appended meanwhile
 
 
-async def flush_entries_forever(broker: Broker) -> NoReturn:
+async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -> NoReturn:
     """Flush the log of a group every 10 ms while it grows (dledger#51).
 
-    No send waits for it: a quorum's memory counts.
+    In DLedger no send waits for it, because a quorum's memory counts: see `dleger_ack_after_sync`.
     """
     growth = broker.growth
     syncs = growth.group_flush.syncs
@@ -80,7 +81,11 @@ async def flush_entries_forever(broker: Broker) -> NoReturn:
         growth.is_flush_wanted = trio.Event()
         await trio.sleep(ENTRIES_PERIOD)
         job = broker.store.flush_job()
-        if job is not None and not await syncs.run(job):
+        if job is None:
+            continue
+        if await syncs.run(job):
+            on_synced()
+        else:
             growth.is_flush_wanted.set()
 
 

@@ -71,7 +71,7 @@ async def run_broker(
         keep("registration", broker.registration.register_forever, group.roles.is_known)
         keep("group member", group.node.work_forever)
         keep("roles", group.follow_roles, broker)
-        keep("log flush", flush_entries_forever, broker)
+        keep("log flush", flush_entries_forever, broker, group.node.note_synced)
         keep("log checkpoint", save_entries_checkpoint_forever, group.node.log.entries)
     keep("queue flush", flush_queues_forever, broker)
     keep("held pulls", sweep_held_pulls_forever, broker, timer)

@@ -28,6 +28,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "hand_back_consumer_offsets": True,
         "obey_min_copies": True,
         "wake_held_pulls_on_slave": True,
+        "dleger_ack_after_sync": True,
     },
 }
 """By the value of the key `profile`: our names of keys, and their values."""

@@ -157,6 +157,9 @@ class EntryLog(CommitLog):
         """DLedgerCommitLog adds an hour to `fileReservedTime` of entries (dledger#60)."""
         return 0 if self.is_mixed else 1
 
+    def note_synced(self, offset: int) -> None:
+        self.entries.synced_end = offset
+
     def note_used(self, used_percent: int) -> None:
         """Refuse appends of any role while the disk is too full (dledger#59)."""
         self.entries.is_full = used_percent > self.full_percent
@@ -202,7 +205,7 @@ class EntryLog(CommitLog):
             header = _header(view, at)
             if not header.is_valid_at(header.pos) or at + header.size > len(view):
                 break
-            if not (_has_whole_record(view, at, header) or _is_no_message(view, at, header)):
+            if is_torn(view, at, header):
                 break
             at += header.size
         if at >= limit:
@@ -244,6 +247,11 @@ class EntryLog(CommitLog):
 def is_record(body: bytes | memoryview) -> bool:
     """Return True for a whole record; other bodies are in no queue."""
     return bool(body) and record_size(memoryview(body), 0, check_crc=True) == len(body)
+
+
+def is_torn(view: memoryview, at: int, header: EntryHeader) -> bool:
+    """Return True for an entry without a whole record that was not written like that."""
+    return not (_has_whole_record(view, at, header) or _is_no_message(view, at, header))
 
 
 def set_physical_offset(pos: int, record: bytes) -> bytes:

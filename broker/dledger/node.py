@@ -133,6 +133,11 @@ class GroupNode:
         parked.drop_content()  # the response may come later, and the connection may close before
         self.settle_soon()
 
+    def note_synced(self) -> None:
+        """Acknowledge entries that a flush has synced."""
+        self.server.note_synced(self.log.now())
+        self.settle_soon()
+
     # ---- time ----
 
     async def work_forever(self) -> NoReturn:

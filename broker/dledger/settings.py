@@ -29,6 +29,11 @@ class DLedgerConfig:
     """Push several entries at once, while this member leads. RocketMQ shows it by this name and reads it as
     `enableBatchPush`; here both are read."""
 
+    # ---- ours ----
+
+    dleger_ack_after_sync: bool = attrs.field(default=False, metadata=FIXED)
+    """A member acknowledges entries once they are on its disk; DLedger's are lost if a majority loses power."""
+
     def __attrs_post_init__(self) -> None:
         if self.enable_dleger_commit_log:
             self.group()
@@ -57,6 +62,7 @@ class DLedgerConfig:
                 group=self.d_leger_group,
                 self_id=self.d_leger_self_id,
                 peers=peers,
+                ack_after_sync=self.dleger_ack_after_sync,
                 enable_batch_push=self.is_enable_batch_push,
                 preferred_leader_ids=tuple(filter(None, self.preferred_leader_id.split(";"))),
             )
@@ -80,4 +86,5 @@ class DLedgerConfig:
         if self.enable_dleger_commit_log:
             return []
         fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(DLedgerConfig)
-        return [field.name for field in fields if getattr(self, field.name)]
+        named = [field.name for field in fields if getattr(self, field.name)]
+        return [name for name in named if name != "dleger_ack_after_sync"]  # a profile sets it for all brokers

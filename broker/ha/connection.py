@@ -48,6 +48,8 @@ class HaConnection:
     ) -> None:
         self.peer = address_text(sock.getpeername())
         self.host = self.peer.rpartition(":")[0]
+        self.is_same_host = sock.getsockname()[0] == sock.getpeername()[0]
+        """True if the slave has this master's own address, as others on this machine may have."""
         self.is_closed = False
         self.accepted_at = now()
         self.stream = MasterStream.accepted(settings, now())

@@ -159,12 +159,17 @@ class HaMaster:
         return sum(end > least for end in self._copied_ends())
 
     def _copied_ends(self) -> list[int]:
-        """Return the offsets that slaves have reported, but for those beyond our log.
+        """Return the offset that each slave has reported, but none beyond our log.
 
-        A slave that reports more than there is has other bytes than ours.
+        A slave that reports more than there is has other bytes than ours. The connections of an address count as one
+        slave, with the offset of the newest: a slave that lost its connection may have the old one here beside the new.
+        Slaves with this master's own address cannot be told apart, so each of their connections counts.
         """
-        log_end = self._store.max_commit_log_offset
-        return [end for one in self._connections if 0 <= (end := one.stream.ack_offset) <= log_end]
+        log_end, ends = self._store.max_commit_log_offset, dict[str, int]()
+        for one in self._connections:
+            if one.stream.is_begun:
+                ends[one.peer if one.is_same_host else one.host] = one.stream.ack_offset
+        return [end for end in ends.values() if 0 <= end <= log_end]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the master's part of the node's snapshot."""

@@ -28,9 +28,10 @@ from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.net.worker import calls_in_thread
 from rmqlab.store.log.verify import LogVerifier
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import reset_store, save_from, truncate
+from rmqlab.store.truncate import deletion_of_all, save_from, truncate
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,14 @@ def identity_of(settings: bytes) -> Identity:
         return Identity(values["brokerClusterName"], values["brokerName"])
     except (ValueError, KeyError) as exc:
         raise CheckUnsupported(f"settings without a broker's name: {exc}") from None
+
+
+def is_slave(settings: bytes) -> bool:
+    """Return True for the settings (request 26) of a slave."""
+    try:
+        return parse_properties_text(settings.decode()).get("brokerRole") == "SLAVE"
+    except ValueError:
+        return False
 
 
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
@@ -137,7 +146,7 @@ class MasterPrecheck:
         """
         if not settings.examines_master:
             return True
-        address = self._remoting_address(ha_address, settings)
+        address = self._remoting_address(ha_address)
 
         async def ask(command: Command) -> bytes:
             reply = await self.client.request(address, command, TIMEOUT)
@@ -156,13 +165,13 @@ class MasterPrecheck:
             self.verdict = ""
         return True
 
-    def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
+    def _remoting_address(self, ha_address: str) -> str:
         """Return the master's address as registered.
 
         For a master set by hand, 4.9's port next to the HA port.
         """
         known = self.known_master.address
-        if known is not None and settings.fixed_master is None:
+        if known is not None and not self.known_master.is_ha_address_fixed:
             return known
         host, _, port = ha_address.rpartition(":")
         return f"{host}:{int(port) - HA_PORT_DISTANCE}"
@@ -186,7 +195,7 @@ class MasterPrecheck:
         # An empty log contradicts no master: the slave lost its position, not its data (issue 12.10).
         is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
         if is_expired or is_astray:
-            self._drop_log(ha_address, first)
+            await self._drop_log(ha_address, first)
         elif settings.ha_truncate_diverged:
             await self._compare(ask, ha_address, first, end)
 
@@ -198,26 +207,28 @@ class MasterPrecheck:
         """
         return self.store.min_commit_log_offset == self.store.max_commit_log_offset
 
-    def _drop_log(self, ha_address: str, first: int) -> None:
+    async def _drop_log(self, ha_address: str, first: int) -> None:
         store = self.store
         begin, end = store.min_commit_log_offset, store.max_commit_log_offset
         log.warning(
             "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
         )
-        self.before_cut()
-        reset_store(store)
+        await calls_in_thread(deletion_of_all(store, self.before_cut))
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: SendRequest, ha_address: str, first: int, end: int) -> None:
         """Truncate our log to the part that it has in common with the master's.
 
-        A partial record at the end is dropped too.
+        A partial record at the end is dropped too. A slave in the master's place may only be behind: it is followed
+        once it has our records, or others.
         """
         store = self.store
         while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
             await trio.lowlevel.checkpoint()
         had = store.max_commit_log_offset
         common = await self._common_end(ask, first, min(had, end))
+        if self._lacks_only_our_end(first, end, common) and await self._is_slave(ask):
+            raise MasterRejected(f"it is a slave that has not copied our log up to {had} yet")
         if common is None and had <= end and self._record_before(had, first) is None:
             # We have no whole record of the master's present log, so copying it again from its begin loses nothing.
             common = max(first, store.min_commit_log_offset)
@@ -227,7 +238,24 @@ class MasterPrecheck:
                 f" {end}: empty the one that is wrong"
             )
         if common < had:
-            self._cut(ha_address, common, end)
+            await self._cut(ha_address, common, end)
+
+    def _lacks_only_our_end(self, first: int, end: int, common: int | None) -> bool:
+        """Return True if our log has more than the other one, and no record differs.
+
+        The other log reaches from `first` to `end`.
+        """
+        ours, shared = (
+            self.store.queues.record_before(self.store.max_commit_log_offset),
+            self._record_before(end, first),
+        )
+        return ours is not None and sum(ours) > end and common == (None if shared is None else shared.end)
+
+    async def _is_slave(self, ask: SendRequest) -> bool:
+        try:
+            return is_slave(await ask(request(RequestCode.GET_BROKER_CONFIG)))
+        except CheckUnsupported:
+            return False
 
     def _is_filler(self, begin: int, end: int) -> bool:
         """True if this part of our log is the declared empty rest of a file (store-ha#11)."""
@@ -265,23 +293,24 @@ class MasterPrecheck:
         ours = self.store.message_at(span.start, span.size)
         return ours is not None and ours == theirs
 
-    def _cut(self, ha_address: str, common: int, master_end: int) -> None:
+    async def _cut(self, ha_address: str, common: int, master_end: int) -> None:
         had = self.store.max_commit_log_offset
-        self.before_cut()
         if common and self._is_filler(common, had):
+            self.before_cut()
             # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
             truncate(self.store, common)
             log.info("the end of the file before %d holds no record, and is fetched again", had)
         else:
-            self._truncate(ha_address, common, master_end)
+            await self._truncate(ha_address, common, master_end)
 
-    def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
+    async def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
         store, had = self.store, self.store.max_commit_log_offset
         kept = save_from(store, common)
         if common:
+            self.before_cut()
             truncate(store, common)
         else:  # a log without a byte begins wherever the master does
-            reset_store(store)
+            await calls_in_thread(deletion_of_all(store, self.before_cut))
         log.warning(
             "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest"
             " is in %s",

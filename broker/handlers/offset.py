@@ -18,7 +18,7 @@ from rmqlab.remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rmqlab.runtime.net.dispatch import Reply, Request, Route
+from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
 
 
 def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHeader, _request: Request) -> Reply:
@@ -26,9 +26,14 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
 
     A group that never committed starts at 0 while the queue's first message is still young enough to be in
     memory; otherwise QUERY_NOT_FOUND lets the client choose by its consume-from-where (broker-requests#43).
+
+    A request without a topic finds what was committed without one, under "null"; no queue has no topic.
     """
-    offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
+    committed_topic = "null" if header.topic is None else header.topic
+    offset = broker.offsets.query(header.consumer_group, committed_topic, header.queue_id)
     if offset is None or offset < 0:  # a negative offset can be committed, and counts as missing
+        if header.topic is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "the request has no topic")
         store = broker.store
         if store.min_queue_offset(header.topic, header.queue_id) > 0 or not store.is_in_memory(
             header.topic, header.queue_id, 0

@@ -11,6 +11,7 @@ from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode, version_name
 from rmqlab.remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
 from rmqlab.runtime.net.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.net.worker import calls_in_thread
 from rmqlab.store.files.machine import this_machine
 
 THREAD_POOLS = {
@@ -145,10 +146,14 @@ def get_all_delay_offset(broker: Broker, _header: None, _request: Request) -> Re
     return Reply(body=broker.delay.body().encode())
 
 
-def clean_expired_consumequeue(broker: Broker, _header: None, _request: Request) -> Reply:
+def clean_expired_consumequeue(broker: Broker, _header: None, request: Request) -> None:
     """Drop queue files that point only to messages that are gone."""
-    broker.store.queues.delete_expired(broker.store.min_commit_log_offset)
-    return Reply()
+    broker.run_for_request(request, _clean_expired_consumequeue, broker, request)
+
+
+async def _clean_expired_consumequeue(broker: Broker, request: Request) -> None:
+    await calls_in_thread(broker.store.queues.deletion_of_expired(broker.store.min_commit_log_offset))
+    request.reply(Reply())
 
 
 def delete_expired_commitlog(broker: Broker, _header: None, _request: Request) -> Reply:

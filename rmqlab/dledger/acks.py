@@ -90,8 +90,18 @@ class Acks(Generic[Caller]):
         finally:
             self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
         self._waiting[entries[-1].index] = _Waiting(entries[-1].index, entries[-1].pos, now + MAX_WAIT_ACK_MS, caller)
-        self.report(self.term, self.member.self_id, entries[-1].index, now)
+        self.report(self.term, self.member.self_id, self._own_index, now)
         return entries
+
+    @property
+    def _own_index(self) -> int:
+        """The last entry that this member acknowledges itself."""
+        return self.store.synced_index if self.member.settings.ack_after_sync else self.store.end_index
+
+    def note_synced(self, now: int) -> None:
+        """Acknowledge this member's own entries on disk, with `ack_after_sync`."""
+        if self.member.is_leader:
+            self.report(self.member.term, self.member.self_id, self._own_index, now)
 
     def enter_term(self) -> None:
         """Begin a new term as leader: appends of earlier ones end with 501 (dledger#40).
@@ -104,7 +114,7 @@ class Acks(Generic[Caller]):
             self._finish(waiting, DLedgerCode.TERM_CHANGED)
         self.term = self.member.term
         self._waiting.clear()
-        self._watermarks = {self.member.self_id: self.store.end_index}
+        self._watermarks = {self.member.self_id: self._own_index}
 
     def report(self, term: int, peer: str, index: int, now: int) -> None:
         """Note that a peer has all entries up to an index, and `check`."""

@@ -161,11 +161,14 @@ class Elector:
             self._conclude_heartbeats(ended, now)
 
     def _conclude_votes(self, votes: VoteRound, now: int) -> None:
-        """Follow the table of section 5.2 (dledger#26)."""
+        """Follow the table of section 5.2 (dledger#26).
+
+        A member that voted for another does not lead: after a restart, its vote would not show that it had led.
+        """
         settings, outcome = self.member.settings, votes.outcome()
         self._is_term_used_up = outcome in (VoteOutcome.TERM_EXPIRED, VoteOutcome.REJECTED)
         match outcome:
-            case VoteOutcome.PASSED if self.member.may_have_led:
+            case VoteOutcome.PASSED if self.member.may_have_led or not self.member.has_voted_for_itself:
                 self._is_term_used_up, self._next_vote_at = True, now
             case VoteOutcome.PASSED:
                 self._become_leader(votes.term)

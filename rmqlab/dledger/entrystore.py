@@ -14,8 +14,8 @@ import attrs
 
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, blank
-from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
+from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, IndexUnit, blank
+from rmqlab.dledger.recovery import BodyChecks, cut, last_ending_by, recover, unit_at, zero
 from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
@@ -24,8 +24,6 @@ from rmqlab.store.files.logfile import LogFile
 INDEX_FILE_SIZE: Final = 5 * 1024 * 1024 * UNIT.size
 """Bytes; a broker has no setting for it."""
 CHECKPOINT: Final = "checkpoint"
-_ZEROED_AT_ONCE: Final = 2**20
-"""Bytes. A cut may be as large as a file."""
 
 Prepare = Callable[[int, bytes], bytes]
 """Returns the body to store, from the entry's position and the given body: the AppendHook of a broker."""
@@ -51,7 +49,7 @@ class EntryStore:
     _cut_to: int | None = None
     """Least position at which the log was cut since `take_cut`."""
     synced_end: int = 0
-    """Position in the data files before which all is on disk, for owners who call `flush`."""
+    """Position in the data files before which all is on disk. `flush` raises it, or an owner that syncs itself."""
     is_full: bool = False
     """True while the owner finds the disk too full: appends are refused, truncates are not (dledger#59)."""
 
@@ -62,11 +60,11 @@ class EntryStore:
         data_file_size: int,
         index_file_size: int = INDEX_FILE_SIZE,
         disk: Disk | None = None,
-        is_whole: IsWhole = lambda _body: True,
+        checks: BodyChecks | None = None,
     ) -> Self:
         """Open and recover the log below `dledger-<selfId>` (dledger#1).
 
-        `is_whole` as in `recover`. StoreCorrupt for a file of another length or a gap between files, OSError.
+        `checks` as in `recover`. StoreCorrupt for a file of another length or a gap between files, OSError.
         """
         disk = disk or Disk()
         data = FileQueue(directory / "data", data_file_size, disk)
@@ -74,7 +72,7 @@ class EntryStore:
         data.load()
         index.load()
         store = cls(directory, data, index, disk)
-        end = recover(data, index, is_whole)
+        end = recover(data, index, checks or BodyChecks())
         store.end_index, store.end_term = end.index, end.term
         store.begin_position = data.min_offset
         if end.index >= 0:
@@ -227,12 +225,8 @@ class EntryStore:
 
     def _zero_until(self, written: int) -> None:
         """Zero the last file's bytes that were written before a cut."""
-        file = self.data.last
-        if file is not None:
-            end = min(max(file.wrote, written - file.first_offset), file.size)
-            for at in range(file.wrote, end, _ZEROED_AT_ONCE):
-                count = min(_ZEROED_AT_ONCE, end - at)
-                file.map[at : at + count] = bytes(count)
+        if (file := self.data.last) is not None:
+            zero(file, file.wrote, min(max(file.wrote, written - file.first_offset), file.size))
 
     def _continues(self, entry: Entry) -> bool:
         """True if an entry belongs at its position.
@@ -264,7 +258,7 @@ class EntryStore:
         left = file.size - file.wrote
         is_wanted = wanted == file.first_offset + file.size and left < MAX_ENTRY + MIN_BLANK
         if size + MIN_BLANK > left or is_wanted:
-            self._append_to(self.data, blank(left))
+            self.data.file_to_write().append(blank(left))
             file = self.data.file_to_write()
         return file.end_offset
 
@@ -291,32 +285,38 @@ class EntryStore:
         self._write(entry)
 
     def _write(self, entry: Entry) -> None:
-        self._append_to(self.data, entry.encode())
-        self._append_to(self.index, entry.unit.encode())
+        self.data.file_to_write().append(entry.encode())
+        self.index.file_to_write().append(entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         if self.begin_index == -1:
             self.begin_index = entry.index
             self.begin_position = entry.pos
-
-    def _append_to(self, files: FileQueue, raw: bytes) -> None:
-        files.file_to_write().append(raw)
 
     # ---- begin ----
 
     def deletion_of_first_file(self) -> DiskCalls[None]:
         """Yield the calls that delete the oldest data file.
 
-        Index files before the new begin are deleted, too. OSError keeps all files, also if the next one does not begin with a later entry of the log.
+        And index files before the new begin. OSError, also if the next file does not begin with a later entry.
         """
         following = self.data.files[1]
         number = EntryHeader.decode(following.view).number
         if not self.begin_index < number <= self.end_index:
             raise OSError(errno.EIO, f"begins with entry {number}, expected a later one", str(following.path))
         yield from self.data.deletion_of_first(lambda: self._begin_later(number))
+        with contextlib.suppress(OSError):  # the next deletion, or the next start, tries again
+            while self._has_expired_index:
+                yield from self.index.deletion_of_first()
 
     def _begin_later(self, number: int) -> None:
         if number <= self.end_index:  # no leader cut it meanwhile
-            self._begin_at(number, self.data.min_offset)
+            self.begin_index, self.begin_position = number, self.data.min_offset
+
+    @property
+    def _has_expired_index(self) -> bool:
+        """True if the first index file has entries before the begin only."""
+        files = self.index.files
+        return len(files) > 1 and files[1].first_offset <= self.begin_index * UNIT.size
 
     def _find_begin(self) -> None:
         """Read which entry is the first one. StoreCorrupt if the log has no such entry."""
@@ -327,11 +327,8 @@ class EntryStore:
                 f"{file.path} begins with entry {number} of a log that ends with {self.end_index}: restore it,"
                 f" or delete {file.path.parent} to get all entries from the leader"
             )
-        self._begin_at(number, self.begin_position)
-
-    def _begin_at(self, number: int, position: int) -> None:
-        self.begin_index, self.begin_position = number, position
-        while self.index.files[0].first_offset + self.index.file_size <= number * UNIT.size:
+        self.begin_index = number
+        while self._has_expired_index:
             self.index.drop_first()
 
     # ---- committed index, checkpoint ----
@@ -341,9 +338,7 @@ class EntryStore:
 
         The caller ignores reports of terms before its own.
         """
-        if self.end_index == -1 or number in (-1, self.committed_index):
-            return False
-        if number < max(self.committed_index, self.begin_index):
+        if self.end_index == -1 or number < max(self.committed_index + 1, self.begin_index):
             return False
         number = min(number, self.end_index)
         unit = unit_at(self.index, number)
@@ -363,6 +358,13 @@ class EntryStore:
         self.committed_index, self.committed_end = (number, unit.pos + unit.size) if unit is not None else (-1, -1)
         self.save_checkpoint()
 
+    @property
+    def synced_index(self) -> int:
+        """The last entry that is on disk; the one before the begin, if none is."""
+        if self.synced_end >= self.data.max_offset:
+            return self.end_index
+        return last_ending_by(self.index, max(0, self.begin_index), self.end_index, self.synced_end)
+
     def flush(self) -> None:
         """Sync all files that were written since the last call (dledger#51). OSError."""
         end = self.data.max_offset
@@ -371,12 +373,13 @@ class EntryStore:
         self.synced_end = end
 
     def grown_files(self, synced_end: int) -> list[LogFile]:
-        """Return the files that have grown since the data files ended at a position.
-
-        An index file holds 5 million entries, so at most two of them have grown.
-        """
+        """Return the files that have grown since the data files ended at a position."""
         grown = [file for file in self.data.files if file.end_offset > synced_end]
-        return grown + self.index.files[-2:] if grown else []
+        for file in reversed(self.index.files if grown else []):
+            grown.append(file)
+            if file.wrote and IndexUnit.decode(file.view).pos < synced_end:
+                break
+        return grown
 
     def save_checkpoint(self) -> None:
         """Write end and committed index (dledger#6, #51). OSError."""

@@ -29,6 +29,8 @@ MOST_WAITING: Final = 1000
 """APPENDs that wait, as many as a leader sends without response."""
 MOST_WAITING_BYTES: Final = 2 * MOST_PENDING_BYTES
 """Bytes of their entries. They stay when the connection that sent them closes."""
+MOST_HELD: Final = 2 * MOST_WAITING
+"""Responses that wait for a sync."""
 ENTRY_COST: Final = 256
 """Bytes counted for an entry, in addition to its body."""
 
@@ -71,6 +73,8 @@ class Follower(Generic[Caller]):
     _waiting_bytes: int = 0
     _checked_at: int = 0
     _responses: list[tuple[Caller, PushEntryResponse]] = attrs.field(factory=list)
+    _held: list[tuple[int, Caller, PushEntryResponse]] = attrs.field(factory=list)
+    """Responses for after a sync, with the end of the log that they acknowledge."""
     _dropped: list[Caller] = attrs.field(factory=list)
 
     def take_dropped(self) -> list[Caller]:
@@ -106,9 +110,12 @@ class Follower(Generic[Caller]):
         self.work(now)
 
     def _queue(self, waiting: _Waiting[Caller]) -> None:
-        if waiting.request.first_index in self._appends:
+        known = self._appends.get(waiting.request.first_index)
+        if known is not None and not known.is_refused:
             self._respond(waiting, DLedgerCode.REPEATED_PUSH)
             return
+        if known is not None:  # the leader missed the refusal, and waits for one before it compares
+            self._take(known.request.first_index)
         self._appends[waiting.request.first_index] = waiting
         self._waiting_bytes += waiting.size
         while self._is_full:
@@ -139,6 +146,8 @@ class Follower(Generic[Caller]):
         """
         if waiting.request.type is not PushType.COMMIT:
             self._dropped += [each.caller for each in self._appends.values()]
+            self._dropped += [caller for _, caller, _ in self._held]
+            self._held.clear()
             self._appends.clear()
             self._waiting_bytes = 0
         if self.member.role is Role.FOLLOWER:
@@ -235,6 +244,9 @@ class Follower(Generic[Caller]):
         """Add a response with the range of the own log (dledger#11)."""
         request = waiting.request
         is_commit = request.type is PushType.COMMIT
+        is_held = self.member.settings.ack_after_sync and code is DLedgerCode.SUCCESS and not is_commit
+        if is_held and len(self._held) >= MOST_HELD:
+            code, is_held = DLedgerCode.PUSH_REQUEST_IS_FULL, False
         response = PushEntryResponse(
             group=request.group,
             term=request.term,
@@ -244,4 +256,14 @@ class Follower(Generic[Caller]):
             begin_index=self.store.begin_index,
             end_index=self.store.end_index,
         )
-        self._responses.append((waiting.caller, response))
+        if is_held:
+            self._held.append((self.store.data.max_offset, waiting.caller, response))
+            self.release()
+        else:
+            self._responses.append((waiting.caller, response))
+
+    def release(self) -> None:
+        """Send the responses that acknowledge only entries on disk."""
+        synced = self.store.synced_end
+        self._responses += [(caller, response) for end, caller, response in self._held if end <= synced]
+        self._held = [held for held in self._held if held[0] > synced]

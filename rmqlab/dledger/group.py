@@ -43,6 +43,8 @@ class GroupSettings:
     max_take_leadership_vote_interval_ms: int = 100
     vote_wait_ms: int = 2000
     """A round of votes ends this long, and up to `max_vote_interval_ms` longer, after it began."""
+    ack_after_sync: bool = False
+    """A member acknowledges entries that are on its disk; in DLedger, those in its memory."""
     enable_batch_push: bool = False
     """Several entries in one push."""
     max_batch_push_size: int = 4 * 1024

@@ -10,20 +10,26 @@ MOST_BYTES: Final = 2**16
 """Size of such a file. It has two lines."""
 
 
-def save(disk: Disk, path: Path, pairs: Mapping[str, str | int]) -> None:
+def save(disk: Disk, path: Path, pairs: Mapping[str, str | int], *, is_synced: bool = False) -> None:
     """Replace the file; the old content stays in `NAME.bak` (dledger#6).
 
-    OSError leaves the file as it was.
+    OSError: the file has its old content, or the new one without being durable.
 
     DLedger deletes the old file before it renames the new one. A kill in between loses term and vote, so this renames
-    over the old file.
+    over the old file. `is_synced`: the new content is on disk when this returns, as a power loss could otherwise bring
+    the old one back.
     """
     new = path.with_name(f"{path.name}.tmp")
     disk.make_directory(path.parent)
     disk.write_file(new, "".join(f"{key}={value}\n" for key, value in pairs.items()).encode())
+    if is_synced:
+        with disk.opened(new) as descriptor:
+            disk.sync(descriptor)
     if disk.exists(path):
         disk.write_file(path.with_name(f"{path.name}.bak"), disk.read_file(path, MOST_BYTES))
     disk.rename(new, path)
+    if is_synced:
+        disk.sync_directory(path.parent)
 
 
 def load(disk: Disk, path: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ Section 7.4, DLedgerMmapFileStore.recover.
 
 import logging
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -20,8 +21,12 @@ logger = logging.getLogger(__name__)
 
 IsWhole: TypeAlias = Callable[[memoryview], bool]
 """True for the body of an entry that was written as a whole."""
+IsTorn: TypeAlias = Callable[[memoryview, int, EntryHeader], bool]
+"""True for an entry at a position of its file whose body a power loss may have taken, though the next entry is there."""
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
+_ZEROED_AT_ONCE: Final = 2**20
+"""Bytes. A cut may be as large as a file."""
 _MAGIC = struct.Struct(">i")
 
 
@@ -37,12 +42,23 @@ class LogEnd:
     position: int
 
 
-def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body: True) -> LogEnd:
+@attrs.frozen
+class BodyChecks:
+    """What recovery knows of entries' bodies. By default all are valid."""
+
+    is_whole: IsWhole = lambda _body: True
+    is_torn: IsTorn = lambda _view, _at, _header: False
+    synced_end: int = 0
+    """Position before which all entries were synced: recovery does not read their bodies, but for the last entries."""
+
+
+def recover(data: FileQueue, index: FileQueue, checks: BodyChecks) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
     The bytes behind that entry become zeros. DLedger checks headers only. A power loss may leave an entry's header, but
     not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
-    them the member could lead, and replace the right entries of the others.
+    them the member could lead, and replace the right entries of the others. A torn entry among those that were not
+    synced is dropped with all behind it.
 
     A blank at the end becomes zeros, too: the entry that did not fit is lost, and a smaller one may follow. Members
     that have no blank would reject it at the begin of the next file.
@@ -52,10 +68,10 @@ def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body:
     """
     _check_continuous(data)
     _check_continuous(index)
-    end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
+    end = _Recovery(data, index, checks).run() if data.files else LogEnd(-1, -1, 0)
     _check_loss(data, end.position)
     end = _end_with(data, index, end.index)
-    while end.index >= 0 and not is_whole(_body_of(data, index, end.index)):
+    while end.index >= 0 and not checks.is_whole(_body_of(data, index, end.index)):
         logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
         end = _end_with(data, index, end.index - 1)
     data.trim(end.position)
@@ -76,6 +92,26 @@ def cut(files: FileQueue, offset: int) -> bool:
     files.destroy()
     files.add(offset - offset % files.file_size).wrote = offset % files.file_size
     return True
+
+
+def zero(file: LogFile, begin: int, end: int) -> None:
+    """Make a part of a file zeros, which was written before."""
+    for at in range(begin, end, _ZEROED_AT_ONCE):
+        count = min(_ZEROED_AT_ONCE, end - at)
+        file.map[at : at + count] = bytes(count)
+
+
+def last_ending_by(index: FileQueue, first: int, last: int, position: int) -> int:
+    """Return the last of some entries that ends at or before a position.
+
+    That before `first`, if none does.
+    """
+
+    def end_of(number: int) -> int:
+        unit = unit_at(index, number)
+        return unit.pos + unit.size if unit is not None else position + 1
+
+    return bisect_right(range(last + 1), position, lo=first, key=end_of) - 1
 
 
 def unit_at(index: FileQueue, number: int) -> IndexUnit | None:
@@ -149,8 +185,9 @@ def _first_header(file: LogFile) -> EntryHeader:
 class _Recovery:
     data: FileQueue
     index: FileQueue
-    is_index_broken: bool = False
-    """True after the first unit that does not match its entry: all later units are rewritten."""
+    checks: BodyChecks
+    mended_from: int | None = None
+    """Begin of the first unit that does not match its entry: it and all later ones are rewritten."""
 
     def run(self) -> LogEnd:
         first = self._first_file()
@@ -168,7 +205,17 @@ class _Recovery:
             if not is_complete:
                 break
             end = attrs.evolve(end, position=file.first_offset + file.size)
+        self._sync_index()
         return end
+
+    def _sync_index(self) -> None:
+        """Sync the files with rewritten units. OSError.
+
+        Later syncs are of files with units of new entries.
+        """
+        for file in self.index.files:
+            if self.mended_from is not None and file.end_offset > self.mended_from:
+                file.sync()
 
     def _first_file(self) -> int:
         """Return the number of the file to begin with; entries before it are trusted."""
@@ -193,14 +240,19 @@ class _Recovery:
                 header = EntryHeader.decode(image.view, at)
                 if not header.is_valid_at(file.first_offset + at) or at + header.size > file.size:
                     return
+                if header.pos >= self.checks.synced_end:
+                    image.load(at, min(at + header.size + HEADER.size, file.size))
+                    if self.checks.is_torn(image.view, at, header):
+                        logger.warning("%s: entry %d is torn: the log ends before it", file.path, header.number)
+                        return
                 yield header
                 at += header.size
 
     def _mend_index(self, header: EntryHeader) -> None:
-        if not self.is_index_broken and unit_at(self.index, header.number) != header.unit:
-            cut(self.index, header.number * UNIT.size)
-            self.is_index_broken = True
-        if self.is_index_broken:
+        if self.mended_from is None and unit_at(self.index, header.number) != header.unit:
+            self.mended_from = header.number * UNIT.size
+            cut(self.index, self.mended_from)
+        if self.mended_from is not None:
             self.index.file_to_write().append(header.unit.encode())
 
 

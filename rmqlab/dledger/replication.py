@@ -68,6 +68,11 @@ class Replication(Generic[Appender, Peer]):
         self.work(now)
         return entries
 
+    def note_synced(self, now: int) -> None:
+        """Acknowledge entries that are on disk now, in either role, with `ack_after_sync`."""
+        self.follower.release()
+        self.acks.note_synced(now)
+
     def receive(self, push: Push, response: PushEntryResponse | None, now: int) -> None:
         """Act on the response to a push; None after an error or a timeout."""
         self.pushers[push.peer].receive(push, response, now)

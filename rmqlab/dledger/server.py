@@ -161,6 +161,11 @@ class Server(Generic[Appender, Caller]):
         self._settle(now)
         return entries
 
+    def note_synced(self, now: int) -> None:
+        """Act on a sync of the log; `EntryStore.synced_end` has its end."""
+        self.replication.note_synced(now)
+        self._settle(now)
+
     def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:
         """Accept a request of a peer or a client (dledger#13).
 

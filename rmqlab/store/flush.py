@@ -154,6 +154,7 @@ class Flusher:
         self.cut(log_end)
         if crashed and marks.is_known:
             self.suspect(log_end)
+        self.log.note_synced(marks.log)
 
     def suspect(self, log_end: int) -> None:
         """Rewrite the log up to `log_end` before it counts as synced.
@@ -294,6 +295,7 @@ class Flusher:
             self.marks.log = max(self.marks.log, job.target)
             stored_at = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at)
             self.checkpoint.physic_msg_timestamp = stored_at
+            self.log.note_synced(self.marks.log)
         else:
             self.marks.queues = max(self.marks.queues, job.target)
             if job.checkpoint is not None:

@@ -5,9 +5,11 @@ RocketMQ 4.9 never does (section 4.9).
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.messagestore import MessageStore
 
 _SAVE_STEP: Final = 1 << 20
@@ -81,14 +83,23 @@ def _copy_log(store: MessageStore, start: int, descriptor: int) -> None:
         at += store.disk.write(descriptor, block, at - start)
 
 
-def reset_store(store: MessageStore) -> None:
-    """Empty the log, its queues and its index.
+def deletion_of_all(store: MessageStore, on_emptied: Callable[[], object] = lambda: None) -> DiskCalls[None]:
+    """Yield the calls that empty the log, the oldest file first.
 
-    For a slave whose master no longer has the bytes that follow its log. Raises OSError if the disk does not delete a
-    file of the log: the store is left with a log that begins later.
+    Queues and index are dropped with the last one. For a slave whose master no longer has the bytes that follow its log. The store may be read between two calls, as
+    one whose files expire. `on_emptied` is called when the log has lost its last file. OSError if the disk does not
+    delete a file of the log: the store is left with a log that begins later.
     """
-    store.log.restart()
-    forget_all(store)
+
+    def forget_if_empty() -> None:
+        if not store.log.files.files:
+            on_emptied()
+            forget_all(store)
+
+    if not store.log.files.files:
+        forget_if_empty()
+    while store.log.files.files:
+        yield from store.log.files.deletion_of_first(forget_if_empty)
 
 
 def forget_all(store: MessageStore) -> None:

@@ -49,10 +49,10 @@ class Master:
     def end(self) -> int:
         return self.talk.broker.store.max_commit_log_offset
 
-    async def slave(self, first_report: int | None = None) -> Slave:
-        """Connect one; with a first report, wait until it was taken."""
+    async def slave(self, first_report: int | None = None, source: str | None = None) -> Slave:
+        """Connect one from an address; with a first report, wait until it was taken."""
         known = self.recorder.kinds.count("ha_connected")
-        slave = Slave(await trio.open_tcp_stream(*self.address))
+        slave = Slave(await trio.open_tcp_stream(*self.address, local_address=source))
         self.slaves.append(slave.stream)
         await self.recorder.wait_until(lambda: self.recorder.kinds.count("ha_connected") > known)
         if first_report is not None:

@@ -67,5 +67,5 @@ def test_the_page_of_switches_has_a_row_for_every_switch_and_for_no_other() -> N
 
 def _switches(path: pathlib.Path) -> dict[str, str]:
     loaded = load_config(path)
-    lines = settings_lines(loaded.broker, loaded.ha)
+    lines = settings_lines(loaded.broker, loaded.ha, loaded.dledger)
     return {name: lines[camel(name)] for name in HARDENED}

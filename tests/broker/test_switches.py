@@ -7,6 +7,7 @@ The other pairs are in the tests of their modules: `ha/test_slave.py` has those 
 consumer offsets.
 """
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -56,6 +57,30 @@ async def test_with_in_sync_replicas_fewer_slaves_are_not_available(start_master
     await master.slave()
     (reply,) = master.send()
     assert (reply.code, reply.remark) == (ResponseCode.SLAVE_NOT_AVAILABLE, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="one loopback address only")
+async def test_two_connections_of_a_slave_are_one_copy(start_master: StartMaster) -> None:
+    """A slave returns while the master still has its old connection."""
+    master = start_master(in_sync_replicas=3)
+    old = await master.slave(0, source="127.0.0.2")
+    other = await master.slave(0, source="127.0.0.3")
+    assert master.send() == []
+    await master.report(old, master.end)
+    await master.slave(master.end, source="127.0.0.2")
+    assert master.talk.peer.replies == []
+    await master.report(other, master.end)
+    assert master.talk.peer.replies[0].code == ResponseCode.SUCCESS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="one loopback address only")
+async def test_of_two_connections_of_a_slave_the_newer_counts(start_master: StartMaster) -> None:
+    """The slave has cut its log in between."""
+    master = start_master(in_sync_replicas=2)
+    assert master.send()[0].code == ResponseCode.SLAVE_NOT_AVAILABLE
+    await master.slave(master.end, source="127.0.0.2")
+    await master.slave(0, source="127.0.0.2")
+    assert master.ha.copied_offset(2) == 0
 
 
 async def test_with_in_sync_replicas_of_one_the_master_is_enough(start_master: StartMaster) -> None:

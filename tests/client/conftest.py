@@ -194,6 +194,7 @@ class FakeBroker(Peer):
 
     def _query_offset(self, request: Request) -> Reply:
         header = request.command.header(QueryConsumerOffsetRequestHeader)
+        assert header.topic is not None
         offset = self.offsets.get((header.consumer_group, header.topic, header.queue_id), 0)
         return Reply(header={"offset": str(offset)})
 

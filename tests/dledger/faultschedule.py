@@ -1,6 +1,5 @@
 """Random schedules of faults for a simulated group, each from a seed.
 
-from rmqlab.store.files.diskcalls import run_calls
 Run thousands: `python -m tests.dledger.faultschedule --count 5000`. A line of the output is a seed that breaks an
 invariant, and how.
 """
@@ -16,7 +15,7 @@ import attrs
 
 from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.faultygroup import FaultyGroup, Node
-from tests.dledger.stores import unmapped_at_end
+from tests.dledger.stores import fastest_place, unmapped_at_end
 
 STEPS = 60
 
@@ -40,6 +39,7 @@ class Schedule:
             loses_power=chance.random() < 0.6,
             has_batches=chance.random() < 0.3,
             preferred=("n1",) if chance.random() < 0.2 else (),
+            acks_after_sync=seed % 3 == 2,
         )
         return cls(group, chance)
 
@@ -143,16 +143,10 @@ class Schedule:
 
 def play(seed: int) -> Schedule:
     """Play the schedule of a seed. AssertionError where an invariant breaks."""
-    with tempfile.TemporaryDirectory(dir=_fastest()) as name, unmapped_at_end():
+    with tempfile.TemporaryDirectory(dir=fastest_place()) as name, unmapped_at_end():
         schedule = Schedule.of(Path(name), seed)
         schedule.play()
         return schedule
-
-
-def _fastest() -> Path | None:
-    """Return a directory in memory, if there is one."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() else None
 
 
 def main() -> int:

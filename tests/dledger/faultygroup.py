@@ -18,15 +18,18 @@ import attrs
 from rmqlab.dledger.bodies import LeadershipTransferRequest, Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
 from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.entry import HEADER
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, Role, load_ballot, save_ballot
+from rmqlab.dledger.recovery import BodyChecks
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call, Server
 from tests.dledger.raftinvariants import Invariants
 from tests.dledger.volatiledisk import VolatileDisk
 
 DATA_FILE: Final = 2048
 INDEX_FILE: Final = 64 * 32
+FLUSH_AFTER: Final = 10
 OPERATOR: Final = "operator"
 
 
@@ -74,6 +77,7 @@ class Node:
     wake_at: int = 2**62
     """Time of the next planned turn."""
     paused_until: int = 0
+    is_flush_planned: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.disk = VolatileDisk(self.chance)
@@ -95,7 +99,9 @@ class Node:
     def start(self) -> None:
         """Start on the files that are there."""
         self.starts += 1
-        store = EntryStore.open(self.root, DATA_FILE, INDEX_FILE, disk=self.disk, is_whole=is_whole)
+        self.is_flush_planned = False
+        checks = BodyChecks(is_whole, lambda view, at, header: not is_whole(view[at + HEADER.size : at + header.size]))
+        store = EntryStore.open(self.root, DATA_FILE, INDEX_FILE, disk=self.disk, checks=checks)
         save = functools.partial(save_ballot, self.disk, self.root)
         member = Member(self.settings, save, load_ballot(self.disk, self.root))
         self.server, self.wake_at, self.paused_until = Server.of(member, store, self.chance.randrange), 2**62, 0
@@ -138,6 +144,7 @@ class FaultyGroup:
     loses_power: bool = False
     has_batches: bool = False
     preferred: tuple[str, ...] = ()
+    acks_after_sync: bool = False
     now: int = 0
     nodes: dict[str, Node] = attrs.field(init=False)
     invariants: Invariants = attrs.field(init=False)
@@ -155,6 +162,7 @@ class FaultyGroup:
                     peers=peers,
                     enable_batch_push=self.has_batches,
                     preferred_leader_ids=self.preferred,
+                    ack_after_sync=self.acks_after_sync,
                 ),
                 self.root / peer,
                 self.chance,
@@ -162,7 +170,7 @@ class FaultyGroup:
             for peer in peers
         }
         self.links = {(one, other): Link() for one in peers for other in peers if one != other}
-        self.invariants = Invariants(self.size // 2 + 1, not self.loses_power)
+        self.invariants = Invariants(self.size // 2 + 1, not self.loses_power, self.acks_after_sync)
         for node in self.nodes.values():
             self.start(node)
 
@@ -236,6 +244,20 @@ class FaultyGroup:
         except OSError:
             return
         self.invariants.observe(self.stores)
+        if self.acks_after_sync:
+            node.running.note_synced(self.now)
+            self._settle(node)
+
+    def _flush_later(self, node: Node) -> None:
+        start = node.starts
+
+        def flush() -> None:
+            if node.server is not None and node.starts == start:
+                node.is_flush_planned = False
+                self.flush(node)
+
+        node.is_flush_planned = True
+        self._later(self.now + FLUSH_AFTER, flush)
 
     # ---- time ----
 
@@ -312,6 +334,12 @@ class FaultyGroup:
                 self.invariants.observe(self.stores)
         for change in server.take_role_changes():
             self._check_change(node, change)
+        if (
+            self.acks_after_sync
+            and not node.is_flush_planned
+            and server.store.synced_end < server.store.data.max_offset
+        ):
+            self._flush_later(node)
         self._plan(node)
 
     def _check_change(self, node: Node, change: RoleChange) -> None:

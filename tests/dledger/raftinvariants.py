@@ -22,6 +22,8 @@ class Invariants:
 
     quorum: int
     is_durable_when_written: bool
+    is_kept_when_acknowledged: bool = False
+    """Members acknowledge entries after they have synced them."""
     leaders: dict[int, str] = attrs.field(factory=dict)
     """The start of a member that led a term, by term."""
     kept: dict[int, Entry] = attrs.field(factory=dict)
@@ -49,7 +51,10 @@ class Invariants:
         for entry in entries:
             if (kept := self.kept.get(entry.index)) not in (None, entry):
                 raise InvariantError(f"entry {entry.index} is acknowledged twice: {kept} and {entry}")
-            self._candidates[entry.index] = entry
+            if self.is_kept_when_acknowledged:
+                self.kept[entry.index] = entry
+            else:
+                self._candidates[entry.index] = entry
 
     def observe(self, stores: Mapping[str, EntryStore]) -> None:
         """Find acknowledged entries that a majority has on disk."""

@@ -1,5 +1,6 @@
 """Pushes of several entries, and the quota of a peer that is far behind."""
 
+import errno
 from pathlib import Path
 
 import attrs
@@ -7,6 +8,7 @@ import pytest
 
 from rmqlab.dledger.bodies import PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, PushType
+from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Ballot, Member
@@ -15,6 +17,7 @@ from rmqlab.dledger.pusher import Push
 from rmqlab.dledger.quota import Quota
 from rmqlab.dledger.replication import Replication
 from tests.dledger.replicas import Replicas
+from tests.dledger.test_replication import chain, codes, new_follower, push
 
 PEERS = {"n0": "host:1", "n1": "host:2", "n2": "host:3"}
 ENTRY = 48 + 52
@@ -115,6 +118,27 @@ def test_at_most_a_thousand_batches_are_under_way(tmp_path: Path, monkeypatch: p
     assert [push.request.first_index for push in pushes] == [1, 2]
     leader.respond(first, PushEntryResponse(term=1, index=1, count=1))
     assert leader.ranges() == [(3, 3)]
+
+
+def test_a_batch_that_was_stored_in_part_is_refused_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response to the first one may be lost, and the leader then compares nothing."""
+    follower = new_follower(tmp_path)
+    batch, write = chain(0, 0, b"a", b"b"), EntryStore.append_entry
+
+    def fail_at_second(store: EntryStore, entry: Entry) -> None:
+        if entry.index == 1:
+            raise OSError(errno.EIO, "broken")
+        write(store, entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryStore, "append_entry", fail_at_second)
+        follower.handle(push(PushType.APPEND, *batch), "fails", 0)
+    assert (codes(follower), follower.store.end_index) == ({"fails": 406}, 0)
+    for number in (1, 2):
+        follower.handle(push(PushType.APPEND, *batch), f"repeated {number}", 1000 * number)
+        follower.work(1000 * number + 999)
+        follower.work(1000 * number + 1000)
+        assert codes(follower) == {f"repeated {number}": 406}
 
 
 def test_a_group_with_batches_stores_the_same_bytes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rmqlab.dledger.elector import Elector
 from rmqlab.dledger.member import Member
 from tests.dledger.faultschedule import play
 from tests.dledger.raftinvariants import InvariantError
+from tests.dledger.volatiledisk import VolatileDisk
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 decide = Elector._decide
@@ -34,6 +35,11 @@ def forget_ballots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tests.dledger.faultygroup.save_ballot", lambda *_arguments: None)
 
 
+def leave_ballots_unsynced(patch: pytest.MonkeyPatch) -> None:
+    """A power loss brings an earlier ballot back, as in DLedger."""
+    patch.setattr(VolatileDisk, "sync_directory", lambda *_arguments: None)
+
+
 def vote_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
     def decide_by_terms(elector: Elector, request: VoteRequest, candidate: str, *, is_own: bool) -> VoteResult:
         longest = msgspec.structs.replace(request, ledger_end_term=2**40)
@@ -43,14 +49,17 @@ def vote_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "found"),
+    ("plant", "seed", "found"),
     [
-        (lead_again, "term 1 has two leaders: n2#1 and n2#2"),
-        (forget_ballots, "term 1 has two leaders: n1#1 and n1#2"),
-        (vote_for_shorter_logs, "leads without entry"),
+        (lead_again, 0, "term 2 has two leaders: n1#1 and n1#2"),
+        (forget_ballots, 0, "term 1 has two leaders: n1#1 and n1#2"),
+        (leave_ballots_unsynced, 1, "term 4 has two leaders: n1#1 and n0#3"),
+        (vote_for_shorter_logs, 4, "leads without entry"),
     ],
 )
-def test_a_planted_bug_breaks_an_invariant(plant: Plant, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_breaks_an_invariant(
+    plant: Plant, seed: int, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     with pytest.raises(InvariantError, match=found):
-        play(0)
+        play(seed)

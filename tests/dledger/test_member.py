@@ -1,5 +1,6 @@
 """Peers, terms and votes of one member."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from rmqlab.dledger.codes import DLedgerError
 from rmqlab.dledger.group import GroupSettings, PeersError, parse_peers
 from rmqlab.dledger.member import FAR_TERM, LEAP, Ballot, Member, Role, load_ballot, save_ballot
 from rmqlab.store.files.disk import Disk, StoreCorrupt
+from tests.dledger.volatiledisk import VolatileDisk
 
 PEERS = {"n0": "127.0.0.1:40911", "n1": "my-host:40912"}
 
@@ -49,6 +51,15 @@ def test_the_recorded_ballot_is_read_and_written_again(golden_store: Path) -> No
     save_ballot(Disk(), golden_store, ballot)
     assert (golden_store / "currterm").read_bytes() == recorded
     assert (golden_store / "currterm.bak").read_text() == "voteLeader=\ncurrTerm=5\n"
+
+
+def test_a_ballot_is_on_disk_before_it_counts(tmp_path: Path) -> None:
+    """After a power loss, the member could vote twice in a term."""
+    disk = VolatileDisk(random.Random(1))
+    save_ballot(disk, tmp_path, Ballot(4, "n0"))
+    save_ballot(disk, tmp_path, Ballot(5, "n1"))
+    disk.lose_power(tmp_path)
+    assert load_ballot(disk, tmp_path) == Ballot(5, "n1")
 
 
 def test_a_new_member_has_no_ballot_and_a_damaged_one_is_named(tmp_path: Path) -> None:

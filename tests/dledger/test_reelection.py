@@ -6,10 +6,13 @@ A power loss may have cost it entries of that term. A second entry of the same i
 import random
 from pathlib import Path
 
-from rmqlab.dledger.member import Ballot, Member
+from rmqlab.dledger.bodies import VoteResponse
+from rmqlab.dledger.codes import VoteResult
+from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.member import Ballot, Member, Role
 from tests.dledger.electorate import Electorate
 from tests.dledger.faultygroup import FaultyGroup, Node
-from tests.dledger.test_elector import new_elector, no_save
+from tests.dledger.test_elector import new_elector, no_save, votes_of
 
 
 def test_a_restarted_leader_is_elected_again_in_the_next_term() -> None:
@@ -29,6 +32,20 @@ def test_a_restarted_leader_is_elected_again_in_the_next_term() -> None:
     group.run(200)
     assert (group.current_leaders(), group.nodes[leader].member.term) == ([leader], term + 1)
     assert group.leaders == {term: {leader}, term + 1: {leader}}
+
+
+def test_a_candidate_that_voted_for_another_leads_the_next_term() -> None:
+    """Votes of others suffice in DLedger. After a restart it could lead again."""
+    elector = new_elector(3)
+    elector.member.vote_for("n1")
+    elector.tick(0)
+    votes = votes_of(elector.take_requests())
+    for _ in range(2):
+        elector.receive_vote(votes, VoteResponse(vote_result=VoteResult.ACCEPT), 0)
+    elector.tick(0)
+    votes = votes_of(elector.take_requests())
+    elector.receive_vote(votes, VoteResponse(vote_result=VoteResult.ACCEPT), 0)
+    assert elector.take_role_changes() == [RoleChange(4, Role.LEADER)]
 
 
 def test_a_candidate_that_restarts_leaves_another_leader_of_its_term_alone() -> None:

@@ -13,7 +13,7 @@ from rmqlab.dledger.codes import PushType
 from rmqlab.dledger.member import Role
 from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.replicas import Replicas
-from tests.dledger.stores import unmapped_at_end
+from tests.dledger.stores import fastest_place, unmapped_at_end
 
 
 def test_a_group_stores_the_same_bytes(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
 @settings(max_examples=40)
 def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float, max_delay: int) -> None:
     """dledger#20, #41: with messages lost, late, repeated, with kills and partitions."""
-    with tempfile.TemporaryDirectory() as name, unmapped_at_end():
+    with tempfile.TemporaryDirectory(dir=fastest_place()) as name, unmapped_at_end():
         chance = random.Random(seed)
         group = Replicas.of(Path(name), size, seed, loss=loss, max_delay=max_delay, repeats=0.1, step=50)
         group.run(10_000)

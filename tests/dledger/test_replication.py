@@ -199,6 +199,11 @@ def test_appends_that_do_not_fit_are_checked_each_second(tmp_path: Path) -> None
     assert codes(follower) == {"early 6": 406}
     follower.work(4000)
     assert codes(follower) == {}
+    for caller in ("repeated", "repeated again"):
+        follower.handle(push(PushType.APPEND, *chain(6, 900, b"x")), caller, 4000)
+    assert codes(follower) == {"repeated again": 413}
+    follower.work(5000)
+    assert codes(follower) == {"repeated": 406}
 
 
 # ---- leader ----

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.dledger.entry import HEADER
+from rmqlab.dledger.entry import HEADER, EntryHeader
 from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.dledger.recovery import BodyChecks
 
 DATA_FILE = 1024
 INDEX_FILE = 16 * 32
@@ -17,8 +18,17 @@ def body_of(number: int) -> bytes:
     return b"whole %03d" % number + b"x" * 180
 
 
-def open_small(directory: Path) -> EntryStore:
-    return EntryStore.open(directory, DATA_FILE, INDEX_FILE, is_whole=lambda body: bytes(body[:5]) == b"whole")
+def is_whole(body: memoryview) -> bool:
+    return bytes(body[:5]) == b"whole"
+
+
+def is_torn(view: memoryview, at: int, header: EntryHeader) -> bool:
+    return not is_whole(view[at + HEADER.size : at + header.size])
+
+
+def open_small(directory: Path, synced_end: int = 2**62) -> EntryStore:
+    checks = BodyChecks(is_whole, is_torn, synced_end)
+    return EntryStore.open(directory, DATA_FILE, INDEX_FILE, checks=checks)
 
 
 def lose_bodies(directory: Path, numbers: range) -> None:
@@ -61,8 +71,22 @@ def test_the_last_entries_without_a_whole_body_are_dropped(
     store.close()
 
 
-def test_an_entry_in_the_middle_is_kept_as_it_is(tmp_path: Path) -> None:
-    """Bodies are not read: a start would take as long as reading three files of 1 GB."""
+@pytest.mark.parametrize("synced", range(ENTRIES))
+def test_a_torn_entry_that_was_not_synced_ends_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, synced: int
+) -> None:
+    """A disk may write the entries behind it first: with it, the member could lead."""
+    lose_bodies(tmp_path, range(8, 9))
+    place = open_small(tmp_path).get(synced).pos
+    store = open_small(tmp_path, place)
+    is_found = synced <= 8
+    assert store.end_index == (7 if is_found else ENTRIES - 1)
+    assert ("entry 8 is torn: the log ends before it" in caplog.text) is is_found
+    store.close()
+
+
+def test_a_synced_entry_in_the_middle_is_kept_as_it_is(tmp_path: Path) -> None:
+    """Its body is not read: a start would take as long as reading three files of 1 GB."""
     lose_bodies(tmp_path, range(4, 6))
     store = open_small(tmp_path)
     assert store.end_index == ENTRIES - 1

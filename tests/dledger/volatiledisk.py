@@ -18,7 +18,8 @@ SECTOR: Final = 512
 class VolatileDisk(Disk):
     """The files of one member.
 
-    Names and lengths of files are durable at once, and so are small files, which are replaced by renaming.
+    Names and lengths of data files are durable at once. A file that replaces another is durable once it was synced
+    before the renaming, and its directory behind it.
     """
 
     chance: random.Random
@@ -29,6 +30,8 @@ class VolatileDisk(Disk):
     _paths: dict[int, Path] = attrs.field(factory=dict)
     """Last path of each descriptor."""
     _synced: dict[Path, bytes] = attrs.field(factory=dict)
+    _replaced: dict[Path, bytes | None] = attrs.field(factory=dict)
+    """By path: the durable content of a file that was replaced since; None: no file."""
 
     def open(self, path: Path, flags: int = os.O_RDWR) -> int:
         descriptor = Disk.open(self, path, flags)
@@ -49,7 +52,16 @@ class VolatileDisk(Disk):
 
     def rename(self, source: Path, target: Path) -> None:
         self._may_fail()
+        self._replaced.setdefault(target, target.read_bytes() if target.exists() else None)
+        content = source.read_bytes()
+        self._synced[target] = content if self._synced.pop(source, None) == content else b""
         Disk.rename(self, source, target)
+
+    def sync_directory(self, path: Path) -> None:
+        self._may_fail()
+        for target in [target for target in self._replaced if target.parent == path]:
+            if self._synced[target] == target.read_bytes():
+                del self._replaced[target]
 
     def unlink(self, path: Path) -> None:
         Disk.unlink(self, path)
@@ -60,7 +72,16 @@ class VolatileDisk(Disk):
             raise OSError(errno.EIO, "a planned failure")
 
     def lose_power(self, root: Path) -> None:
-        """Keep some of the unsynced sectors: none, all before a place, or any."""
+        """Keep some of the unsynced sectors: none, all before a place, or any.
+
+        Replacements of files that may be lost are.
+        """
+        for target, content in self._replaced.items():
+            if content is None:
+                target.unlink()
+            else:
+                target.write_bytes(content)
+        self._replaced.clear()
         for path in sorted(path for path in root.rglob("*") if path.name.isdecimal()):
             written = path.read_bytes()
             synced = self._synced.get(path, bytes(len(written)))

@@ -16,7 +16,7 @@ from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from rmqlab.store.truncate import reset_store, save_from, truncate
+from rmqlab.store.truncate import deletion_of_all, save_from, truncate
 
 _HOURS: Final = 3_600_000
 
@@ -182,7 +182,7 @@ class SlaveWorkload:
             assert common is not None
             _attempt(partial(self._diverge, slave, sum(common)))
             self._follow(slave, end)
-            _attempt(partial(reset_store, slave))
+            _attempt(lambda: run_calls(deletion_of_all(slave)))
             self._follow(slave, end // 2)
         finally:
             slave.close()

@@ -11,9 +11,10 @@ import attrs
 import pytest
 
 from rmqlab.store.files.disk import Disk, StoreCorrupt, StoreLocked
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
-from rmqlab.store.truncate import reset_store
+from rmqlab.store.truncate import deletion_of_all
 
 Open = Callable[..., MessageStore]
 
@@ -174,7 +175,7 @@ def test_the_queues_of_a_store_that_is_emptied_are_moved(open_store: Open) -> No
     for topic in ("one", "two"):
         for queue_id in range(3):
             store.put(new_message(topic=topic, queue_id=queue_id))
-    reset_store(store)
+    run_calls(deletion_of_all(store))
     assert list(store.topics_queues()) == []
     assert store.disk.names_in(store.queues.directory) == []
     assert [len(store.disk.names_in(path)) for path in store.queues.deleted.topics()] == [3, 3]

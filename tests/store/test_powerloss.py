@@ -1,5 +1,6 @@
 """Reports of a power loss, rejected guesses, and the wiping of a store."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +8,13 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rmqlab.store.files.disk import StoreError, StoreLocked
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.files.disk import Disk, StoreError, StoreLocked
+from rmqlab.store.files.sparse import first_hole
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.powerloss import Lost, has_store, lose_unsynced, wipe_store
+from rmqlab.store.offline.queueentries import read_entries
+from rmqlab.store.offline.queuefile import queue_files
 from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]
@@ -84,3 +89,16 @@ def test_wiping_finds_a_commit_log_that_is_kept_elsewhere(open_store: Open, tmp_
     store.close()
     wipe_store(store.config)
     assert not (tmp_path / "log").exists()
+
+
+def test_a_queue_file_may_become_shorter_while_it_is_read(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a mapping, that would end the process with SIGBUS."""
+    store = open_store()
+    for _ in range(5):
+        store.put(new_message())
+    store.close()
+    (path,) = queue_files(store.config.store_path_root_dir)
+    hole = first_hole(path, path.stat().st_size, Disk())
+    os.truncate(path, 3 * QUEUE_ENTRY_SIZE)
+    monkeypatch.setattr("rmqlab.store.offline.queuefile.first_hole", lambda *_arguments: hole)
+    assert len(list(read_entries(store.config.store_path_root_dir))) == 3

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.log.recentbytes import MOST, RecentBytes
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
-from rmqlab.store.truncate import reset_store, truncate
+from rmqlab.store.truncate import deletion_of_all, truncate
 
 Open = Callable[..., MessageStore]
 
@@ -84,7 +85,7 @@ def test_truncated_bytes_are_forgotten(open_store: Open) -> None:
 def test_a_reset_store_has_no_recent_bytes(open_store: Open) -> None:
     store = open_store()
     put_batch(store, b"first")
-    reset_store(store)
+    run_calls(deletion_of_all(store))
     assert store.putter.recent.read(0, 100, store.max_commit_log_offset) is None
     put_batch(store, b"other")
     assert kept(store, 0) is not None

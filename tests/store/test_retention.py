@@ -20,7 +20,7 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.retention import expired_count
 from rmqlab.store.testing import ManualClock, new_message
-from rmqlab.store.truncate import reset_store
+from rmqlab.store.truncate import deletion_of_all
 
 Open = Callable[..., MessageStore]
 
@@ -277,7 +277,7 @@ def test_a_log_may_be_emptied_between_two_calls_of_a_deletion(open_store: Open, 
         deletion = store.deletion_of_expired(4)
         for _ in range(stop):
             next(deletion)()
-        reset_store(store)
+        run_calls(deletion_of_all(store))
         run_calls(deletion)
         assert store.max_commit_log_offset == 0
         assert list(store.topics_queues()) == []

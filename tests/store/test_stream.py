@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.disk import StoreCorrupt
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from rmqlab.store.truncate import reset_store, truncate
+from rmqlab.store.truncate import deletion_of_all, truncate
 
 Open = Callable[..., MessageStore]
 
@@ -225,7 +226,7 @@ def test_a_reset_slave_accepts_a_log_with_another_first_offset(open_store: Open)
     while master.log.min_offset <= slave.max_commit_log_offset:
         master.log.files.drop_first()
     first = master.log.min_offset
-    reset_store(slave)
+    run_calls(deletion_of_all(slave))
     assert (slave.min_commit_log_offset, slave.max_commit_log_offset) == (0, 0)
     assert list(slave.topics_queues()) == []
     assert slave.query("orders", "k1", 9, 0, 2**62).buffers == []

@@ -13,13 +13,14 @@ import pytest
 from rmqlab.faults.disk.failing_sync import SyncError
 from rmqlab.store.files.checkpoint import Checkpoint
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from rmqlab.store.files.faulty_disk import FaultyDisk
 from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
-from rmqlab.store.truncate import reset_store, save_from, truncate
+from rmqlab.store.truncate import deletion_of_all, save_from, truncate
 
 Open = Callable[..., MessageStore]
 Rewritten = list[tuple[str, int, int]]
@@ -246,7 +247,7 @@ def test_the_checkpoint_claims_nothing_that_was_truncated(open_store: Open, *, i
     assert Checkpoint.load(path).logics_msg_timestamp == store.message_store_time("orders", 0, 59)
     last = 0 if is_anew else store.message_store_time("orders", 0, 9)
     if is_anew:
-        reset_store(store)
+        run_calls(deletion_of_all(store))
     else:
         truncate(store, store.queue_entries("orders", 0, 10, 1)[0][0])
     written = Checkpoint.load(path)

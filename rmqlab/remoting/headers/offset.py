@@ -10,7 +10,7 @@ class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """14."""
 
     consumer_group: str = "null"
-    topic: str = "null"
+    topic: str | None = None
     queue_id: Int
 
 

@@ -160,6 +160,9 @@ class CommitLog:
         """Return the hours that files are kept beyond `file_reserved_time`."""
         return 0
 
+    def note_synced(self, offset: int) -> None:
+        """React to a sync of the log up to an offset, or to a start or a cut."""
+
     def note_used(self, used_percent: int) -> None:
         """Set the disk usage. Only a DLedger log uses it, to refuse appends."""
 
@@ -250,14 +253,6 @@ class CommitLog:
         for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
             stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
             file.map[start:stop] = bytes(stop - start)
-
-    def restart(self) -> None:
-        """Delete all files, the oldest first.
-
-        OSError leaves the rest, a log that begins later.
-        """
-        while self.files.files:
-            self.files.drop_first()
 
     # ---- reading ----
 

@@ -56,11 +56,11 @@ def lose_unsynced(config: StoreConfig) -> Lost:
         end = marks.log
         messages = entries = 0
         for path in queue_files(root):
-            with written_part(path) as raw:
-                written = written_count(raw)
-                end = max(end, last_end(raw))
-                messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
-                kept = count_until(raw, lambda offset, _: offset >= marks.queues)
+            raw = written_part(path)
+            written = written_count(raw)
+            end = max(end, last_end(raw))
+            messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
+            kept = count_until(raw, lambda offset, _: offset >= marks.queues)
             entries += written - kept
             if kept < written:
                 zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)

@@ -44,7 +44,6 @@ def read_entries(root: Path) -> Iterator[QueueEntry]:
 
 
 def _entries_of(path: Path) -> bytes:
-    with written_part(path) as raw:
-        whole = bytes(raw)
+    whole = written_part(path)
     count = -(-len(whole.rstrip(b"\0")) // QUEUE_ENTRY_SIZE)
     return whole[: min(count, len(whole) // QUEUE_ENTRY_SIZE) * QUEUE_ENTRY_SIZE]

@@ -13,7 +13,7 @@ import attrs
 from rmqlab.remoting.names import topic_fault
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
-from rmqlab.store.files.diskcalls import run_calls
+from rmqlab.store.files.diskcalls import DiskCalls
 from rmqlab.store.files.filequeue import FileQueue
 from rmqlab.store.files.openfiles import OpenFiles
 from rmqlab.store.log.commitlog import CommitLog
@@ -221,8 +221,10 @@ class Queues:
         with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
             self.disk.remove_directory(directory)
 
-    def delete_expired(self, log_min: int) -> int:
-        return sum(run_calls(queue.deletion_of_expired(log_min)) for queue in self)
+    def deletion_of_expired(self, log_min: int) -> DiskCalls[None]:
+        """Yield the calls of all queues' `deletion_of_expired`. OSError leaves the rest."""
+        for queue in list(self):
+            yield from queue.deletion_of_expired(log_min)
 
     def close(self) -> None:
         self.deleted.close()

@@ -1,15 +1,17 @@
 """A member after a kill or a power loss."""
 
-import contextlib
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rmqlab.broker.dledger.groupstore import group_log
+from rmqlab.dledger.group import GroupSettings
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
 from rmqlab.store.testing import ManualClock, small_config
 from tests.broker.dledger.test_store import ALONE, Member
 from tests.store.forgetfuldisk import ForgetfulDisk, Forgets, forgets_all, forgets_even, forgets_odd
@@ -18,9 +20,9 @@ COUNT = 600
 """Messages of two queues: each has six files."""
 
 
-def opened(root: Path, disk: Disk | None = None) -> Member:
+def opened(root: Path, disk: Disk | None = None, settings: GroupSettings = ALONE) -> Member:
     now, clock = [1_000_000], ManualClock(step=1)
-    kind = group_log(ALONE, lambda: now[0], lambda limit: limit - 1)
+    kind = group_log(settings, lambda: now[0], lambda limit: limit - 1)
     store = MessageStore.open(small_config(root), now_millis=clock, is_slave=True, log_kind=kind, disk=disk)
     return Member(root, store, now, clock)
 
@@ -51,7 +53,8 @@ def test_a_start_that_makes_a_queue_again_may_lose_power_before_the_flush(
 def test_entries_that_are_no_message_stop_no_flush_after_a_kill(tmp_path: Path, body: bytes) -> None:
     """The flush after a kill reads what may not be on disk.
 
-    A member that only claims to lead may send any bytes; those that the disk lost are zero sectors of a record.
+    A member that only claims to lead may send any bytes; those that the disk lost are zero sectors of a record. The log
+    ends before such a record, for the leader to send it again.
     """
     member = opened(tmp_path)
     member.lead()
@@ -69,8 +72,25 @@ def test_entries_that_are_no_message_stop_no_flush_after_a_kill(tmp_path: Path, 
     again.put(b"third")
     job = again.store.flush_job()
     assert job is not None
-    with contextlib.suppress(OSError):
-        job.run()
-        again.store.flushed(job)
-    assert (again.store.flushed_offset == again.log.max_offset) is (body != b"lost")
+    job.run()
+    again.store.flushed(job)
+    assert again.store.flushed_offset == again.log.max_offset
+    assert again.log.entries.end_index == (1 if body == b"lost" else 3)
     again.store.close()
+
+
+def test_a_put_is_decided_after_the_sync_of_its_entry(tmp_path: Path) -> None:
+    """With `dleger_ack_after_sync`, in a group of one."""
+    member = opened(tmp_path, settings=attrs.evolve(ALONE, ack_after_sync=True))
+    member.lead()
+    result = member.put(b"message")
+    assert result.decision is not None
+    assert result.decision.status is None
+    job = member.store.flush_job()
+    assert job is not None
+    job.run()
+    member.store.flushed(job)
+    member.log.server.note_synced(member.now[0])
+    member.work()
+    assert result.decision.status is PutStatus.PUT_OK
+    member.store.close()

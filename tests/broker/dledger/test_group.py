@@ -38,9 +38,12 @@ async def test_a_group_elects_a_master_and_stores_what_a_quorum_has(group: Trio)
     assert logs[0].read_bytes() == logs[1].read_bytes() == logs[2].read_bytes()
 
 
-async def test_another_member_becomes_leader_and_the_old_leader_follows_it(group: Trio) -> None:
+@pytest.mark.parametrize("settings", [{}, {"dleger_ack_after_sync": "true"}], ids=["4.9", "hardened"])
+async def test_another_member_becomes_leader_and_the_old_leader_follows_it(
+    group: Trio, settings: dict[str, str]
+) -> None:
     """dledger#41, #53: nothing is lost, and queues continue where they ended."""
-    await group.start(*ALL)
+    await group.start(*ALL, **settings)
     old = await group.leader()
     for number in range(10):
         assert (await group.send(old, b"%d" % number)).code == ResponseCode.SUCCESS
@@ -49,7 +52,7 @@ async def test_another_member_becomes_leader_and_the_old_leader_follows_it(group
     assert new != old
     for number in range(10, 20):
         assert (await group.send(new, b"%d" % number)).code == ResponseCode.SUCCESS
-    await group.start(old)
+    await group.start(old, **settings)
     await group.all_dispatched()
     pulls = [await group.pull(peer) for peer in ALL]
     assert pulls[0].body == pulls[1].body == pulls[2].body

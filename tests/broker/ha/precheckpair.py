@@ -59,7 +59,7 @@ class Pair:
     ha_address: str
     identity: Identity = OUR_CLUSTER
     ends_before_cuts: list[int] = attrs.field(factory=list)
-    """Ends of the slave's log when slaves of its own were warned of a cut."""
+    """Ends of the slave's log when slaves of its own were warned of a cut; 0 if it was emptied."""
 
     @property
     def source(self) -> MessageStore:

@@ -3,6 +3,7 @@
 The tests also run without the check: on pairs of 4.9, and of the switches.
 """
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -15,8 +16,10 @@ from rmqlab.broker.ha.master_precheck import (
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.store.files.diskcalls import run_calls
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import reset_store
+from rmqlab.store.truncate import deletion_of_all
 from tests.broker.ha.precheckpair import FILE, Pair, log_bytes, lose, part_ways, replicate, send
 
 Opener = Callable[..., TalkingBroker]
@@ -55,6 +58,31 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
     pair.ha.push()
     await pair.until_caught_up()
     assert log_bytes(pair.copy) == log_bytes(pair.source)
+
+
+@pytest.mark.parametrize("upstream_has", [0, 20])
+async def test_a_slave_waits_for_a_slave_that_is_behind(pair: Pair, upstream_has: int) -> None:
+    """A slave of a slave rightly has records that its own has not copied yet."""
+    part_ways(pair, master_keeps=upstream_has)
+    ours = log_bytes(pair.copy)
+    pair.master.broker.take_role("SLAVE", 1)
+    for _ in range(2):
+        assert not await pair.is_fit(ha_truncate_diverged=True)
+    assert log_bytes(pair.copy) == ours
+    assert pair.ends_before_cuts == []
+    assert "is a slave that has not copied our log up to" in pair.recorder.events[-1][1]["verdict"]
+    pair.source.append_raw(pair.source.max_commit_log_offset, ours[pair.source.max_commit_log_offset :])
+    pair.source.dispatch()
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert log_bytes(pair.copy) == ours
+
+
+async def test_a_slave_whose_slave_has_other_records_cuts_those(pair: Pair) -> None:
+    """Its upstream is behind and differs."""
+    common = part_ways(pair, master_adds=3)
+    pair.master.broker.take_role("SLAVE", 1)
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert pair.copy.max_commit_log_offset == common
 
 
 async def test_a_slave_that_diverged_before_the_switch_was_on_is_mended_at_its_end(pair: Pair) -> None:
@@ -126,7 +154,7 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
     ours = log_bytes(pair.copy)
-    reset_store(pair.source)
+    run_calls(deletion_of_all(pair.source))
     pair.source.queues.recover_counters()
     send(pair.master, master_has, "new")
     assert not await pair.is_fit(ha_truncate_diverged=True, ha_restart_expired_slave=True)
@@ -185,7 +213,7 @@ async def test_half_a_record_behind_expired_files_is_fetched_again_from_there(pa
 
 async def test_an_empty_log_beyond_its_masters_end_begins_again(pair: Pair) -> None:
     expire_all_but_an_empty_file(pair)
-    reset_store(pair.source)
+    run_calls(deletion_of_all(pair.source))
     pair.source.queues.recover_counters()
     send(pair.master, 3, "new")
     pair.follow(ha_truncate_diverged=True)
@@ -225,21 +253,33 @@ async def test_in_4_9_a_slave_whose_data_expired_never_advances(pair: Pair, mock
     assert pair.ha.connection_count == 1
 
 
-async def test_with_ha_restart_expired_slave_it_resets_its_store(pair: Pair) -> None:
-    """With what its master still has: its last file, unless that gives all."""
+async def test_with_ha_restart_expired_slave_it_resets_its_store(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what its master still has: its last file, unless that gives all.
+
+    Deleting a file of 1 GB takes 100 ms, so a thread does it.
+    """
+    threads: list[threading.Thread] = []
+    unlink = LogFile.unlink
+
+    def unlink_noted(file: LogFile) -> None:
+        threads.append(threading.current_thread())
+        unlink(file)
+
     pair.ha.settings = HaSettings(ha_bootstrap_from_first_byte=True)
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
-    had = pair.copy.max_commit_log_offset
     send(pair.master, 200, "new")
     pair.source.log.files.drop_first()
+    monkeypatch.setattr(LogFile, "unlink", unlink_noted)
     pair.follow(ha_restart_expired_slave=True)
     await pair.until_caught_up()
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
     assert pair.copy.min_commit_log_offset == FILE
     assert log_bytes(pair.copy, FILE) == log_bytes(pair.source, FILE)
     assert pair.copy.max_queue_offset("T", 0) == pair.source.max_queue_offset("T", 0)
     assert "log_dropped" in pair.recorder.kinds
-    assert pair.ends_before_cuts == [had]
+    assert pair.ends_before_cuts == [0]
     pair.copy.close()
 
 

@@ -59,10 +59,18 @@ async def test_the_known_master_or_the_ha_host_is_asked(pair: Pair) -> None:
     known_master = KnownMaster("10.0.0.9:10911")
     examination = pair.examination(known_master)
     await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True))
-    await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True, ha_master_address="10.0.0.1:10912"))
+    known_master.is_ha_address_fixed = True
+    await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True))
     known_master.address = None
     await examination.is_fit("10.0.0.2:10912", HaSettings(ha_check_master=True))
     assert [address for address, _ in pair.line.asked] == ["10.0.0.9:10911", "10.0.0.1:10911", "10.0.0.2:10911"]
+
+
+async def test_an_ha_address_in_new_settings_counts_from_the_next_start(pair: Pair) -> None:
+    """As in 4.9.8: the slave goes on to follow the broker that nameservers name."""
+    examination = pair.examination(KnownMaster("10.0.0.9:10911"))
+    await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True, ha_master_address="10.0.0.7:10912"))
+    assert [address for address, _ in pair.line.asked] == ["10.0.0.9:10911"]
 
 
 SPANS = [

@@ -50,6 +50,14 @@ def test_a_young_queue_starts_at_0_even_one_that_is_not_there(talk: TalkingBroke
         assert (reply.code, reply.ext_fields) == (ResponseCode.SUCCESS, {"offset": "0"})
 
 
+def test_a_request_without_a_topic_finds_what_was_committed_without_one(talk: TalkingBroker) -> None:
+    """As in 4.9.8, where looking for the queue fails."""
+    fields = {"consumerGroup": "g", "queueId": "0"}
+    assert talk.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields).code == ResponseCode.SYSTEM_ERROR
+    talk.exchange(RequestCode.UPDATE_CONSUMER_OFFSET, {**fields, "commitOffset": "7"})
+    assert talk.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields).ext_fields == {"offset": "7"}
+
+
 def test_a_queue_that_lost_its_beginning_is_not_found(talk: TalkingBroker) -> None:
     """broker-requests#43: any other code than 22 makes a consumer skip messages."""
     talk.send("T")
