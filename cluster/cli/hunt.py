@@ -21,12 +21,12 @@ from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
-from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.faults import KINDS, kinds_for
-from rmqlab.cluster.hunt.hunt import SWITCHES, Failure, Hunt, HuntBudget
+from rmqlab.cluster.hunt.faults import KINDS, kinds_for, kinds_in
+from rmqlab.cluster.hunt.groupclaims import claims_in
+from rmqlab.cluster.hunt.hunt import Failure, Hunt, HuntBudget, switches_in
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
-from rmqlab.cluster.supervisor.plan.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, FLUSH_TYPES, MASTER_ROLES, MASTER_SLAVE, MODES, PROFILES
 from rmqlab.verdict.runs import home
 
 SEEDS = 100
@@ -46,6 +46,9 @@ MOST_PROBLEMS = 5
     help="Switches to try on what is found in 4.9, with commas; all if omitted.",
 )
 @click.option("--on", default="", show_default=False, help="Switches that are on from the start in 4.9, with commas.")
+@click.option(
+    "--mode", default=MASTER_SLAVE, help="master-slave, or dledger (a group of three that elects its master)."
+)
 @click.option("--profile", default="4.9", help="4.9, or hardened (all switches that depart from it).")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Number of schedules; {SEEDS} if omitted.")
 @click.option("--minutes", type=NumberRange(min=0.01), help="How long to hunt, instead of --seeds.")
@@ -66,6 +69,7 @@ def hunt(
     faults: str,
     switches: str,
     on: str,
+    mode: str,
     profile: str,
     seeds: int | None,
     minutes: float | None,
@@ -85,23 +89,25 @@ def hunt(
     The seed decides the schedule. What breaks a claim is reduced to its smallest form, and written as a scenario
     file. Exit status: 0 nothing broke, 1 something did, 2 some schedules could not be judged.
     """
+    _check_choice("mode", mode, MODES)
     if listed:
-        _print_list(as_json=as_json)
+        _print_list(mode, as_json=as_json)
         return
     _check_options(profile, seeds, minutes, on, role, flush)
     many = None if minutes is not None else seeds or SEEDS
     budget = HuntBudget(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
-        if claims or faults or switches or on or short or role or flush:
+        if claims or faults or switches or on or short or role or flush or mode != MASTER_SLAVE:
             misused("a scenario has its own cluster, faults and claims: expected no options for them")
         hunt_seeds(scenario, profile, budget, as_json=as_json)
     planned = Hunt(
-        claims=_names("claim", claims, CLAIMS),
-        kinds=_names("kind of fault", faults, KINDS) if faults else kinds_for(profile),
+        claims=_names("claim", claims, claims_in(mode)),
+        kinds=_names("kind of fault", faults, kinds_in(mode)) if faults else kinds_for(profile, mode),
         profile=profile,
+        mode=mode,
         budget=budget,
-        switches=_names("switch", switches, SWITCHES),
-        on=_names("switch", on, SWITCHES) if on else (),
+        switches=_names("switch", switches, switches_in(mode)),
+        on=_names("switch", on, switches_in(mode)) if on else (),
         is_short=short,
         role=role,
         flush=flush,
@@ -167,14 +173,15 @@ def _faults_of(failure: Failure) -> str:
 
 def _circumstances(failure: Failure) -> str:
     case = failure.case
+    group = "" if case.mode == DLEDGER else f"{case.role}, "
     ending = "" if case.cut_at is None else f", ended at {case.cut_at:g} s"
     switches = f", with {' and '.join(case.switches)}" if case.switches else ""
-    return f"{case.role}, {case.flush}{ending}{switches}"
+    return f"{group}{case.flush}{ending}{switches}"
 
 
 def _write(failure: Failure, hunt_directory: Path, planned: Hunt) -> Path:
     """Write the smallest form as a scenario file."""
-    claim = CLAIMS[failure.claim]
+    claim = claims_in(planned.mode)[failure.claim]
     path = hunt_directory / f"{failure.claim}-{failure.case.seed}.toml"
     comments = (
         f"Breaks the claim {failure.claim}: {claim.text}. Found: {failure.found}.",
@@ -194,7 +201,9 @@ def _command(failure: Failure, planned: Hunt) -> str:
     """Return the command that draws the case of a failure again, and reduces it."""
     words = ["rmqlab", "hunt", "--claims", failure.claim, "--profile", planned.profile]
     words += ["--first-seed", str(failure.case.seed), "--seeds", "1"]
-    words += ["--faults", ",".join(planned.kinds)] if planned.kinds != kinds_for(planned.profile) else []
+    words += ["--mode", planned.mode] if planned.mode != MASTER_SLAVE else []
+    are_all = planned.kinds == kinds_for(planned.profile, planned.mode)
+    words += [] if are_all else ["--faults", ",".join(planned.kinds)]
     words += ["--short"] if planned.is_short else []
     words += ["--role", planned.role] if planned.role else []
     words += ["--flush", planned.flush] if planned.flush else []
@@ -217,6 +226,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "profile": planned.profile,
+        "mode": planned.mode,
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
         "short": planned.is_short,
@@ -247,7 +257,7 @@ def _render(progress: hunting.Progress, failures: dict[Path, Failure], replays: 
     for path, failure in failures.items():
         real = said[replays[path]] if path in replays else "not played"
         lines += [
-            Text.assemble((failure.claim, "bold red"), f": {CLAIMS[failure.claim].text}"),
+            Text.assemble((failure.claim, "bold red"), f": {claims_in(failure.case.mode)[failure.claim].text}"),
             Text(f"  broken by: {_faults_of(failure)} ({_circumstances(failure)})"),
             Text(f"  found: {failure.found}"),
             Text(f"  fixed by: {' or '.join(failure.fixed_by) or 'no switch alone'}"),
@@ -259,19 +269,13 @@ def _render(progress: hunting.Progress, failures: dict[Path, Failure], replays: 
     return Group(*lines, Text(summary(progress, len(failures), what), "bold"))
 
 
-def _print_list(*, as_json: bool) -> None:
+def _print_list(mode: str, *, as_json: bool) -> None:
+    claims = {claim.name: claim.text for claim in claims_in(mode).values()}
+    faults = {name: KINDS[name].text for name in kinds_in(mode)}
     if as_json:
-        print_json(
-            {
-                "claims": {claim.name: claim.text for claim in CLAIMS.values()},
-                "faults": {name: kind.text for name, kind in KINDS.items()},
-            }
-        )
+        print_json({"claims": claims, "faults": faults})
         return
-    for title, rows in (
-        ("claims", {name: claim.text for name, claim in CLAIMS.items()}),
-        ("kinds of faults", {name: kind.text for name, kind in KINDS.items()}),
-    ):
+    for title, rows in (("claims", claims), ("kinds of faults", faults)):
         console.print(Text(title, "bold"))
         for name, text in rows.items():
             console.print(f"  {name:16} {text}")

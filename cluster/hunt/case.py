@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Fault
+from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, MEMBERS, NAMESERVER, SLAVE, Fault
 from rmqlab.cluster.hunt.possible import is_possible
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, MASTER_SLAVE
 
 FIRST_FAULT = 20.0
 """Seconds after the start when the first fault may begin; the clients have run for a while then."""
@@ -19,8 +20,8 @@ _SHARE_DURING_ANOTHER = 0.5
 """Share of faults that begin during another fault."""
 _SHARE_LONGEST = 0.25
 """Share of faults with the maximum duration: many time-outs of clients and slaves are 30 or 45 s."""
-_FOCUS = (None, None, MASTER, SLAVE)
-"""The only broker with faults; None: both. Some claims apply only while the other broker has no fault."""
+_FOCUS = {MASTER_SLAVE: (None, None, MASTER, SLAVE), DLEDGER: (None, None, *MEMBERS)}
+"""The only broker with faults; None: all. Some claims apply only while the other brokers have no fault."""
 _SHORTLY = 5.0
 """Seconds after a fault without a duration that count as during it."""
 _SHARE_CUT = 0.25
@@ -63,7 +64,9 @@ class Case:
 
     seed: int
     profile: str = "4.9"
+    mode: str = MASTER_SLAVE
     role: str = "SYNC_MASTER"
+    """No effect in a DLedger group."""
     flush: str = "ASYNC_FLUSH"
     rate: float = 3.0
     """Messages per second."""
@@ -85,29 +88,35 @@ class Case:
         """True if a fault is on this target."""
         return any(fault.target == target for fault in self.faults)
 
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        return MEMBERS if self.mode == DLEDGER else (MASTER, SLAVE)
+
     def in_force_at_end(self) -> list[Fault]:
         """Return the faults that are not undone."""
         return [] if self.cut_at is None else [fault for fault in self.faults if fault.ends_at >= self.cut_at]
 
 
-def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool = False) -> Case:
+def draw_case(
+    seed: int, profile: str, kinds: Collection[str], *, is_short: bool = False, mode: str = MASTER_SLAVE
+) -> Case:
     """Return the case of a seed, with faults of these kinds.
 
     Half of the cases are short ones; all of them with `is_short`.
     """
     rng = random.Random(f"case {seed}")  # noqa: S311 -- to be repeated, not to be secret
     limits = SHORT if rng.random() < _SHARE_SHORT or is_short else LONG
-    pair = [] if limits is SHORT else _draw_pair(seed, kinds)
+    pair = [] if limits is SHORT or mode == DLEDGER else _draw_pair(seed, kinds)
     count = rng.randint(1, limits.most_faults)
     names = [name for name in KINDS if name in kinds]
     names = rng.sample(names, min(len(names), rng.randint(1, MOST_KINDS)))
-    focus = rng.choice(_FOCUS)
+    focus = rng.choice(_FOCUS[mode])
     faults: list[Fault] = []
     for _ in range(count):
         kind = rng.choice(names)
         fault = Fault(
             kind,
-            _draw_target(rng, kind, focus),
+            _draw_target(rng, KINDS[kind].targets_in(mode), focus),
             round(_draw_time(rng, faults, limits), 1),
             round(_draw_seconds(rng, kind, limits), 1),
         )
@@ -117,6 +126,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
     return Case(
         seed=seed,
         profile=profile,
+        mode=mode,
         role=rng.choice(["SYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"]),
         flush=rng.choice(["ASYNC_FLUSH", "SYNC_FLUSH"]),
         work=rng.choice(_WORK),
@@ -172,8 +182,7 @@ def begun_before(cut_at: float | None, faults: Sequence[Fault]) -> tuple[Fault, 
     return tuple(fault for fault in faults if cut_at is None or fault.at < cut_at)
 
 
-def _draw_target(rng: random.Random, kind: str, focus: str | None) -> str:
-    targets = KINDS[kind].targets
+def _draw_target(rng: random.Random, targets: Sequence[str], focus: str | None) -> str:
     return rng.choice([target for target in targets if target in (focus, CONSUMER)] or targets)
 
 

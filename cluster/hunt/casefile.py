@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmqlab.cluster.hunt.case import CHECKED, DELAYED, FIRST_FAULT, HALF_MESSAGE_LOADS, ORDERLY, Case
-from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, SLAVE, Fault, StepTable
+from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, MEMBERS, Fault, StepTable
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER
 
 LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
@@ -71,7 +72,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
         "claim": claim,
         "cluster": {
             "rate": RATE,
-            "role": case.role,
+            **_group(case),
             "flush": case.flush,
             "broker_settings": {
                 "profile": case.profile,
@@ -88,6 +89,17 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
         "step": [*_beginning(case), *_steps(case), *_ending(case, consumers)],
         "expect": list(expectations),
     }
+
+
+def _group(case: Case) -> dict[str, Any]:
+    if case.mode == DLEDGER:
+        return {"mode": DLEDGER, "slaves": len(MEMBERS) - 1}
+    return {"role": case.role}
+
+
+def _master(case: Case) -> str:
+    """Return the broker that takes writes, as a target of waits."""
+    return f"{MASTER}:master" if case.mode == DLEDGER else MASTER
 
 
 def _producers(case: Case) -> Iterator[dict[str, Any]]:
@@ -114,7 +126,7 @@ def _producers(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def _beginning(case: Case) -> Iterator[StepTable]:
-    yield {"wait": f"slave-in-sync {MASTER}", "produce": "orders"}
+    yield {"wait": f"slave-in-sync {_master(case)}", "produce": "orders"}
     if case.load == DELAYED:
         yield {"produce": "later"}
     if case.load in HALF_MESSAGE_LOADS:
@@ -147,7 +159,7 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
         yield {"after": f"{SEND_SECONDS:g} s", "mark": "over"}
         # What the end of a run heals would hide what was wrong.
         gone = [fault.target for fault in case.in_force_at_end() if KINDS[fault.kind].ends_process]
-        yield from ({"kill": broker} for broker in (MASTER, SLAVE) if broker not in gone)
+        yield from ({"kill": broker} for broker in case.brokers if broker not in gone)
         return
     last = max([FIRST_FAULT, *(fault.ends_at for fault in case.faults)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}
@@ -155,7 +167,7 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
     yield {"after": "5 s", "stop-workload": "orders"}
     if case.load == DELAYED:
         yield {"stop-workload": "later"}
-    yield {"wait": f"slave-caught-up {MASTER}", "within": "60 s", "mark": SLAVE_HAS_ALL}
+    yield {"wait": f"slave-caught-up {_master(case)}", "within": "60 s", "mark": SLAVE_HAS_ALL}
     yield {"wait": f"consumed-all {CONSUMER} orders", "within": "120 s", "mark": ALL_IS_CONSUMED}
     if case.load == DELAYED:
         yield {"wait": f"consumed-all {CONSUMER} later", "within": "60 s", "mark": DELAYS_ARE_OVER}

@@ -9,11 +9,17 @@ from typing import Any
 
 import attrs
 
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, MASTER_SLAVE
+
 StepTable = dict[str, Any]
 
 CORRUPT_EVERY = 20_000
 """Mean distance of corrupted bytes, in bytes: one every few seconds."""
 MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "shop"
+MEMBERS = ("broker-a-n0", "broker-a-n1", "broker-a-n2")
+"""Of a DLedger group."""
+_OTHERS = {MASTER: SLAVE, SLAVE: MASTER, **dict(zip(MEMBERS, (*MEMBERS[1:], MEMBERS[0]), strict=True))}
+"""The other end of a link with a fault, by broker."""
 
 
 @attrs.frozen
@@ -48,6 +54,8 @@ class Kind:
     text: str
     """One line for the documentation and `--help`."""
     targets: tuple[str, ...]
+    members: tuple[str, ...] = ()
+    """Targets in a DLedger group; empty for a fault that it cannot have."""
     begin: Callable[[str, str], StepTable]
     """Returns the first step, for a target and a label. The last step refers to the label."""
     end: Callable[[str, str], StepTable] | None
@@ -67,6 +75,10 @@ class Kind:
     ends_with_start: bool = False
     """True if the end of the fault starts a process."""
 
+    def targets_in(self, mode: str) -> tuple[str, ...]:
+        """Return the targets in a cluster of this mode."""
+        return self.members if mode == DLEDGER else self.targets
+
 
 def _fault(**values: Any) -> Callable[[str, str], StepTable]:
     """Return the step of a fault.
@@ -75,7 +87,7 @@ def _fault(**values: Any) -> Callable[[str, str], StepTable]:
     """
 
     def begin(target: str, label: str) -> StepTable:
-        names = {"TARGET": target, "OTHER": SLAVE if target == MASTER else MASTER}
+        names = {"TARGET": target, "OTHER": _OTHERS.get(target, "")}
         return {"fault": {key: names.get(value, value) for key, value in values.items()}, "label": label}
 
     return begin
@@ -99,6 +111,7 @@ KINDS: Mapping[str, Kind] = {
     "kill": Kind(
         text="a process is killed, and started again",
         targets=(*_BROKERS, NAMESERVER),
+        members=(*MEMBERS, NAMESERVER),
         begin=_action("kill"),
         end=_start,
         ends_process=True,
@@ -107,6 +120,7 @@ KINDS: Mapping[str, Kind] = {
     "restart": Kind(
         text="a broker is stopped in good order, and started at once",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_action("restart"),
         end=None,
         ends_with_start=True,
@@ -114,18 +128,21 @@ KINDS: Mapping[str, Kind] = {
     "pause": Kind(
         text="a process is stopped by a signal, and resumed",
         targets=(*_BROKERS, NAMESERVER),
+        members=(*MEMBERS, NAMESERVER),
         begin=_action("pause"),
         end=lambda target, _label: {"resume": target},
     ),
     "isolate": Kind(
         text="a broker can reach no other process, and no other process can reach it",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_action("isolate"),
         end=_heal,
     ),
     "power-loss": Kind(
         text="a broker is killed, and loses what it has not synced",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_action("power-loss"),
         end=_start,
         ends_process=True,
@@ -151,6 +168,7 @@ KINDS: Mapping[str, Kind] = {
     "one-way": Kind(
         text="bytes from one broker to the other vanish",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole"),
         end=_heal,
         is_of_link=True,
@@ -158,6 +176,7 @@ KINDS: Mapping[str, Kind] = {
     "slow-link": Kind(
         text="bytes between the brokers take 400 ms",
         targets=(MASTER,),
+        members=MEMBERS,
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="latency", millis=400, both_ways=True),
         end=_heal,
         is_of_link=True,
@@ -173,6 +192,7 @@ KINDS: Mapping[str, Kind] = {
     "slow-sync": Kind(
         text="each fsync of a broker takes a second",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_fault(type="disk", target="TARGET", kind="slow-sync", millis=1000),
         end=_heal,
         part="'s disk",
@@ -180,6 +200,7 @@ KINDS: Mapping[str, Kind] = {
     "failing-sync": Kind(
         text="each fsync of a broker fails",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_fault(type="disk", target="TARGET", kind="failing-sync"),
         end=_heal,
         part="'s disk",
@@ -187,6 +208,7 @@ KINDS: Mapping[str, Kind] = {
     "disk-full": Kind(
         text="a broker's disk is full",
         targets=_BROKERS,
+        members=MEMBERS,
         begin=_fault(type="disk", target="TARGET", kind="full"),
         end=_heal,
     ),
@@ -199,6 +221,7 @@ KINDS: Mapping[str, Kind] = {
     "consumer": Kind(
         text="the consumer ends, and another one of its group starts",
         targets=(CONSUMER,),
+        members=(CONSUMER,),
         begin=lambda target, label: {"stop-workload": target, "label": label},
         end=lambda target, _label: {"consume": target},
     ),
@@ -206,6 +229,11 @@ KINDS: Mapping[str, Kind] = {
 """By name, in the order of help texts."""
 
 
-def kinds_for(profile: str) -> tuple[str, ...]:
+def kinds_for(profile: str, mode: str = MASTER_SLAVE) -> tuple[str, ...]:
     """Return the kinds that are drawn for a profile, if no others are asked for."""
-    return tuple(name for name, kind in KINDS.items() if profile == "4.9" or not kind.is_unprotected)
+    return tuple(name for name in kinds_in(mode) if profile == "4.9" or not KINDS[name].is_unprotected)
+
+
+def kinds_in(mode: str) -> tuple[str, ...]:
+    """Return the kinds that a cluster of this mode can have."""
+    return tuple(name for name, kind in KINDS.items() if kind.targets_in(mode))

@@ -15,6 +15,7 @@ from rmqlab.cluster.hunt.shrink import fixing_switches, shrink
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, scratch, timed_out, try_case, try_seed
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, MASTER_SLAVE
 from rmqlab.simulation.child import in_order, run_in_children
 
 SWITCHES = (
@@ -37,6 +38,8 @@ SWITCHES = (
 
 The first that fixes it is turned on. The last ones refuse sends, which hides other failures, so they are tried last.
 """
+GROUP_SWITCHES = ("keep_newer_consumer_offsets", "hand_back_consumer_offsets", "wake_held_pulls_on_slave")
+"""Those that concern DLedger groups, too."""
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +123,7 @@ class Hunt:
     claims: tuple[str, ...]
     kinds: tuple[str, ...]
     profile: str = "4.9"
+    mode: str = MASTER_SLAVE
     budget: HuntBudget = HuntBudget()
     switches: tuple[str, ...] = SWITCHES
     """Switches that are tried on each failure found in 4.9."""
@@ -134,7 +138,7 @@ class Hunt:
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Failure]:
         """Yield each new way to break a claim, in its smallest form."""
-        warm_up()
+        warm_up(self.mode)
         with scratch():
             yield from self._failures(progress, on_change)
 
@@ -162,7 +166,7 @@ class Hunt:
         Each has the switches that fix the failures known so far.
         """
         for seed in self.budget.draw(progress):
-            case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
+            case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short, mode=self.mode)
             role, flush = self.role or case.role, self.flush or case.flush
             yield attrs.evolve(case, switches=self._on(known), role=role, flush=flush)
 
@@ -242,6 +246,11 @@ class SeedHunt:
                 if trial.broken:
                     yield drawn[number], trial
                 on_change()
+
+
+def switches_in(mode: str) -> tuple[str, ...]:
+    """Return the switches that concern clusters of a mode."""
+    return GROUP_SWITCHES if mode == DLEDGER else SWITCHES
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:

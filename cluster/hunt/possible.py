@@ -3,10 +3,12 @@
 import itertools
 from collections.abc import Callable, Sequence
 
-from rmqlab.cluster.hunt.faults import KINDS, NAMESERVER, Fault
+from rmqlab.cluster.hunt.faults import KINDS, MEMBERS, NAMESERVER, Fault
 
 _GAP = 2.0
 """Minimum seconds between two faults on one target."""
+_ELECTION = 15.0
+"""Maximum seconds in which two members elect a leader."""
 
 
 def is_possible(faults: Sequence[Fault]) -> bool:
@@ -66,6 +68,28 @@ def _is_during(fault: Fault, other: Fault) -> bool:
     return other.at <= fault.at <= other.ends_at
 
 
+def _members_start_with_a_quorum(faults: Sequence[Fault]) -> bool:
+    """True if one of the other members has no fault at each start of a member.
+
+    A member is ready when its group has a leader, for which two of three are needed.
+    """
+    return all(
+        any(_is_sound(other, fault.ends_at, faults) for other in MEMBERS if other != fault.target)
+        for fault in faults
+        if KINDS[fault.kind].ends_with_start and fault.target in MEMBERS
+    )
+
+
+def _is_sound(member: str, at: float, faults: Sequence[Fault]) -> bool:
+    """True if no fault is on a member, or on a link, from a time on until an election is over."""
+    return not any(
+        (fault.target == member or KINDS[fault.kind].is_of_link)
+        and fault.at <= at + _ELECTION
+        and fault.ends_at >= at - _GAP
+        for fault in faults
+    )
+
+
 def _one_fault_at_a_time(faults: Sequence[Fault]) -> bool:
     """True if no process, disk or link has overlapping faults."""
     by_target: dict[str, list[Fault]] = {}
@@ -82,5 +106,6 @@ _RULES: Sequence[Callable[[Sequence[Fault]], bool]] = (
     _brokers_start_with_a_nameserver,
     _brokers_stop_with_a_quick_disk,
     _brokers_start_with_a_disk_that_syncs,
+    _members_start_with_a_quorum,
     _one_fault_at_a_time,
 )

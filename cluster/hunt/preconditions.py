@@ -27,6 +27,14 @@ def keeps_disks(case: Case) -> bool:
     return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
 
 
+def keeps_unsynced(case: Case) -> bool:
+    """False if a power loss may lose entries of a DLedger member that its disk does not have yet.
+
+    It may then lead with one other member, and without entries that were acknowledged.
+    """
+    return not case.uses("power-loss")
+
+
 def keeps_files(case: Case) -> bool:
     """False if a power loss or a full disk may lose messages (store-ha#30)."""
     return keeps_disks(case) and not case.uses("disk-full")

@@ -11,7 +11,8 @@ import attrs
 
 from rmqlab.cluster.hunt.case import Case
 from rmqlab.cluster.hunt.casefile import scenario_of
-from rmqlab.cluster.hunt.claims import CLAIMS, Claim
+from rmqlab.cluster.hunt.claim import Claim
+from rmqlab.cluster.hunt.groupclaims import claims_in
 from rmqlab.cluster.scenario.binding import bind_scenario
 from rmqlab.cluster.scenario.evidence import step_that_timed_out
 from rmqlab.cluster.scenario.model import Scenario
@@ -78,7 +79,8 @@ def timed_out(names: Iterable[str]) -> Trial:
 
 def claims_for(case: Case, names: Iterable[str]) -> list[Claim]:
     """Return the claims of these names that apply to a case."""
-    return [CLAIMS[name] for name in names if CLAIMS[name].applies(case)]
+    claims = claims_in(case.mode)
+    return [claims[name] for name in names if claims[name].applies(case)]
 
 
 def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
@@ -149,7 +151,7 @@ def _judge(run: Run, case: Case, claims: Sequence[Claim]) -> Trial:
 
 
 def _is_empty(claim: Claim, found: str) -> bool:
-    return bool(claim.empty_reason) and found.endswith(claim.empty_reason)
+    return bool(claim.empty_reason) and claim.empty_reason in found
 
 
 def _problem(run: Run) -> str:

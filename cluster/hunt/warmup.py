@@ -9,18 +9,25 @@ import time
 from collections.abc import Iterator
 
 from rmqlab.cluster.hunt.case import Case
-from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.faults import MASTER, Fault
+from rmqlab.cluster.hunt.faults import KINDS, Fault
+from rmqlab.cluster.hunt.groupclaims import claims_in
 from rmqlab.cluster.hunt.trial import try_case
 from rmqlab.cluster.simulation.play import preload
+from rmqlab.cluster.supervisor.plan.topology import MASTER_SLAVE
 from rmqlab.runtime import stopwatch
 from rmqlab.store.files.machine import set_machine, this_machine
 
-WARM_UP_CASE = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", faults=(Fault("restart", MASTER, 10.0, 0.0),))
-"""Runs most of the code of a case. All its processes stop cleanly, so it leaves no state in this process."""
+
+def warm_up_case(mode: str) -> Case:
+    """Return a case that runs most of the code of others.
+
+    All its processes stop cleanly, so it leaves no state in this process.
+    """
+    restart = Fault("restart", KINDS["restart"].targets_in(mode)[0], 10.0, 0.0)
+    return Case(seed=0, profile="hardened", mode=mode, flush="SYNC_FLUSH", faults=(restart,))
 
 
-def warm_up() -> None:
+def warm_up(mode: str = MASTER_SLAVE) -> None:
     """Import what nodes need and play a case, once for all forked processes.
 
     A first case in a process compiles the codecs of all headers and bodies, and lets the interpreter specialize its
@@ -28,7 +35,7 @@ def warm_up() -> None:
     """
     preload()
     with _unchanged_process():
-        try_case(WARM_UP_CASE, CLAIMS)
+        try_case(warm_up_case(mode), claims_in(mode))
     gc.collect()
     gc.freeze()  # collections in children neither visit these objects nor copy their pages
 

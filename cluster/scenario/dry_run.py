@@ -76,7 +76,7 @@ class DryRun:
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
         self._topics = {topic_of(workload) for workload in self.scenario.workloads if workload.is_early}
-        self.slaves = {node.name for node in self.nodes if node.is_slave}
+        self.slaves = {node.name for node in self.nodes if node.is_slave or node.member_id}
         self.spec, self.placement = self.scenario.cluster, place(self.scenario.cluster, self.placement)
         self.ever = {node.name: node for node in self.nodes}
 
@@ -193,7 +193,7 @@ class DryRun:
         ]
         self.nodes = [*self.nodes, *added]
         self.ever |= {node.name: node for node in added}
-        self.slaves |= {node.name for node in added if node.is_slave}
+        self.slaves |= {node.name for node in added if node.is_slave or node.member_id}
 
     def _remove(self, target: str) -> Iterator[str]:
         try:

@@ -271,7 +271,7 @@ class Pusher:
             self._compare_again(now)
 
     def _compare_again(self, now: int) -> None:
-        """Compare at once, or after a pause if the peer has taken nothing since it last refused.
+        """Compare at once, or after a pause if the peer has refused the same entry before.
 
         A peer whose disk is full refuses each entry. DLedger compares and appends without an end, with 1 ms in between.
         """

@@ -16,6 +16,8 @@ IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
 PLACES_LIMIT = 12
 """Places of one message that the text of its evidence lists."""
+NOT_MEASURED = "it was not measured"
+"""Begin of the reason why a metric is unknown that has findings about other nodes."""
 NO_COMMIT_DUE = "no commit to this node must have been saved"
 """Reason why `offset_file_behind` is unknown in a run without a due commit."""
 NOT_COMPARED = "its log and its master's were not compared"
@@ -148,12 +150,9 @@ class Findings:
         _, _, target = metric.partition(" ")
         seen = [name.partition(" ")[2] for name in self.by_metric if name.partition(" ")[0] == row.name and " " in name]
         missing = f"the journal has no event about {target or 'it'}"
-        return Finding(
-            metric=metric,
-            unit=row.unit,
-            value=None,
-            missing=missing + (f"; there is {', '.join(seen)}" if seen else ""),
-        )
+        if seen:
+            missing = f"{NOT_MEASURED} for {target}, but for {', '.join(seen)}"
+        return Finding(metric=metric, unit=row.unit, value=None, missing=missing)
 
     def as_json(self) -> dict[str, Any]:
         """Each finding by its metric."""

@@ -385,7 +385,7 @@ def test_an_inconsistent_peer_is_compared_again(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_refuses_an_entry_again_rests(tmp_path: Path) -> None:
-    """A peer with a full disk: both members were busy with nothing else. A pause of 500 ms as after errors."""
+    """A peer with a full disk kept both members busy. The pause is 500 ms, as after errors."""
     leader = appending(tmp_path)
     leader.append([b"b"], "two", 100)
     refusal = PushEntryResponse(code=DLedgerCode.INCONSISTENT_STATE, term=3, end_index=0)
