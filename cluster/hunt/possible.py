@@ -81,7 +81,7 @@ def _members_start_with_a_quorum(faults: Sequence[Fault]) -> bool:
 
 
 def _is_sound(member: str, at: float, faults: Sequence[Fault]) -> bool:
-    """True if no fault is on a member, or on a link, from a time on until an election is over."""
+    """True if no fault is on a member, nor on a link, until an election is over."""
     return not any(
         (fault.target == member or KINDS[fault.kind].is_of_link)
         and fault.at <= at + _ELECTION

@@ -28,7 +28,7 @@ def keeps_disks(case: Case) -> bool:
 
 
 def keeps_unsynced(case: Case) -> bool:
-    """False if a power loss may lose entries of a DLedger member that its disk does not have yet.
+    """False if a power loss may lose unsynced entries of a DLedger member.
 
     It may then lead with one other member, and without entries that were acknowledged.
     """

@@ -11,7 +11,8 @@ from rmqlab.dledger.follower import Follower
 from rmqlab.dledger.replication import Replication
 from tests.dledger.faultschedule import play
 from tests.dledger.faultygroup import FaultyGroup
-from tests.dledger.test_replication import chain, codes, new_follower, new_leader, push
+from tests.dledger.leaders import new_leader
+from tests.dledger.test_replication import chain, codes, new_follower, push
 
 
 def syncing_follower(root: Path, entries: int = 0) -> Follower[str]:

@@ -9,27 +9,9 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.follower import LAST_INDEX, LAST_POSITION, Follower
-from rmqlab.dledger.group import GroupSettings
-from rmqlab.dledger.member import Ballot, Member
-from rmqlab.dledger.replication import Replication
+from rmqlab.dledger.member import Ballot
+from tests.dledger.leaders import appending, new_leader, new_member, of_n1
 from tests.dledger.replicas import DATA_FILE, INDEX_FILE
-
-PEERS = {"n0": "host:1", "n1": "host:2", "n2": "host:3"}
-
-
-def new_member(term: int = 3) -> Member:
-    return Member(GroupSettings(group="g", self_id="n0", peers=PEERS), lambda _ballot: None, Ballot(term))
-
-
-def new_leader(root: Path, entries: int = 0, term: int = 3) -> Replication[str, str]:
-    """Return n0 as leader with some entries of term 1."""
-    store = EntryStore.open(root, DATA_FILE, INDEX_FILE)
-    for number in range(entries):
-        store.append(1, b"%d" % number)
-    member = new_member(term)
-    replication: Replication[str, str] = Replication.of(member, store)
-    member.become_leader()
-    return replication
 
 
 def new_follower(root: Path, entries: int = 0) -> Follower[str]:
@@ -291,23 +273,6 @@ def test_a_pusher_compares_first_and_then_appends_without_waiting(tmp_path: Path
     assert [each.request.first_index for each in leader.take_pushes()] == [-1, 1, 2, 3]
 
 
-def appending(root: Path) -> Replication[str, str]:
-    """Return a leader that appends to n1, and waits for the comparison of n2."""
-    leader = new_leader(root)
-    leader.work(0)
-    leader.append([b"a"], "one", 0)
-    pusher = leader.pushers["n1"]
-    pusher._awaited = None
-    pusher._start_appending(0, 0)
-    leader.take_pushes()
-    leader.take_outcomes()
-    return leader
-
-
-def of_n1(leader: Replication[str, str]) -> list[tuple[PushType, int]]:
-    return [(each.request.type, each.request.first_index) for each in leader.pushers["n1"].take_pushes()]
-
-
 def test_a_lost_append_is_repeated_after_a_second(tmp_path: Path) -> None:
     """dledger#35"""
     leader = appending(tmp_path)
@@ -385,7 +350,7 @@ def test_an_inconsistent_peer_is_compared_again(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_refuses_an_entry_again_rests(tmp_path: Path) -> None:
-    """A peer with a full disk kept both members busy. The pause is 500 ms, as after errors."""
+    """A peer with a full disk kept both members busy: 500 ms, as after errors."""
     leader = appending(tmp_path)
     leader.append([b"b"], "two", 100)
     refusal = PushEntryResponse(code=DLedgerCode.INCONSISTENT_STATE, term=3, end_index=0)

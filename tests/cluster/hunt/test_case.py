@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from rmqlab.cluster.hunt.case import FIRST_FAULT, ORDERLY, PLAIN, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.faults import KINDS, Fault, kinds_for
+from rmqlab.cluster.hunt.faults import KINDS, Fault, kinds_for, kinds_in
+from rmqlab.cluster.hunt.groupclaims import claims_in
 from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
 from rmqlab.cluster.scenario.binding import bind_scenario
 from rmqlab.cluster.scenario.review import review
+from rmqlab.cluster.supervisor.plan.topology import MODES
 
 seeds = st.integers(0, 2**32)
 
@@ -25,13 +27,14 @@ def scenario_values(case: Case) -> dict[str, object]:
     return scenario_of(case, expectations, name="drawn", claim="a claim")
 
 
-@given(seeds)
-def test_a_drawn_case_can_be_played(seed: int) -> None:
-    case = draw_case(seed, "4.9", KINDS)
+@given(seeds, st.sampled_from(MODES))
+def test_a_drawn_case_can_be_played(seed: int, mode: str) -> None:
+    case = draw_case(seed, "4.9", kinds_in(mode), mode=mode)
 
     assert case.faults
     assert is_possible(case.faults)
-    review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
+    assert {fault.target for fault in case.faults} <= {*case.brokers, "namesrv-1", "shop"}
+    review(bind_case(case, claims_for(case, claims_in(mode))), is_single=False)
 
 
 @given(seeds)
@@ -190,6 +193,16 @@ def test_no_broker_stops_while_its_disk_is_slow() -> None:
 
     assert not is_possible([slow, Fault("restart", "broker-a", 30, 0.0)])
     assert is_possible([slow, Fault("restart", "broker-a-s", 30, 0.0), Fault("kill", "broker-a", 30, 5.0)])
+
+
+def test_a_member_starts_while_another_one_has_no_fault() -> None:
+    kill = Fault("kill", "broker-a-n0", 20, 10)
+    away = Fault("pause", "broker-a-n1", 25, 10)
+
+    assert is_possible([kill, away])
+    assert not is_possible([kill, away, Fault("isolate", "broker-a-n2", 40, 5)])
+    assert not is_possible([kill, away, Fault("one-way", "broker-a-n0", 40, 5)])
+    assert is_possible([kill, away, Fault("isolate", "broker-a-n2", 46, 5)])
 
 
 def test_no_broker_starts_while_its_syncs_fail() -> None:
