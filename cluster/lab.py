@@ -239,26 +239,10 @@ class Cluster(NodeActions, ClusterChanges):
             judged = predicate_condition(condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
-        document = await self.status_when(judged, seconds)
+        document = await status_when(self, judged, seconds)
         if not judged.holds(document):
             raise WaitTimeoutError(judged.describe_timeout(document, seconds))
         return document
-
-    async def status_when(self, condition: Condition, seconds: float) -> Document:
-        """Return the first status that fulfils a condition.
-
-        Return the last one if none does within these real seconds.
-        """
-        deadline = trio.current_time() + real_seconds(seconds)
-        while True:
-            changed = self.events.changed
-            document = await self.status()
-            if condition.holds(document) or trio.current_time() >= deadline:
-                return document
-            with trio.move_on_at(deadline):
-                await trio.sleep(real_seconds(_PAUSE_SECONDS))
-                with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
-                    await changed.wait()
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a client process of the cluster.
@@ -347,3 +331,20 @@ async def open_cluster(
                             place.write_record(record_to_keep(fresh, supervisor))
         finally:
             forks.close()
+
+
+async def status_when(cluster: Cluster, condition: Condition, seconds: float) -> Document:
+    """Return the first status that fulfils a condition.
+
+    Return the last one if none does within these real seconds.
+    """
+    deadline = trio.current_time() + real_seconds(seconds)
+    while True:
+        changed = cluster.events.changed
+        document = await cluster.status()
+        if condition.holds(document) or trio.current_time() >= deadline:
+            return document
+        with trio.move_on_at(deadline):
+            await trio.sleep(real_seconds(_PAUSE_SECONDS))
+            with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
+                await changed.wait()

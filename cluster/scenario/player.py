@@ -9,7 +9,7 @@ import trio
 
 from rmqlab.cluster.conditions import Condition, describe_timeout
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
-from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError
+from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError, status_when
 from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, StepContext
 from rmqlab.cluster.scenario.model import Scenario, Step
 from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
@@ -132,7 +132,7 @@ class Player:
         condition = parse_wait(text, nodes, names, random_labels(self.scenario))
         seconds = real_limit(within, self.cluster.supervisor.spec.rate)
         if isinstance(condition, Condition):
-            document = await self.cluster.status_when(condition, seconds)
+            document = await status_when(self.cluster, condition, seconds)
             if not condition.holds(document):
                 raise WaitTimeoutError(condition.describe_timeout(document, within))
             return

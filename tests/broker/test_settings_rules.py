@@ -171,7 +171,7 @@ def test_a_member_begins_as_slave_with_the_id_of_its_number(tmp_path: pathlib.Pa
 def test_no_request_may_change_where_files_lie() -> None:
     where = {key for key in setting_fields(*KINDS) if "path" in key.lower() or "home" in key.lower()}
     assert {"storePathRootDir", "storePathCommitLog", "rocketmqHome", "storePathDLedgerCommitLog"} <= where
-    of_group = {"enableDLegerCommitLog", "dLegerGroup", "dLegerPeers", "dLegerSelfId"}
+    of_group = {"enableDLegerCommitLog", "dLegerGroup", "dLegerPeers", "dLegerSelfId", "dlegerAckAfterSync"}
     assert set(forbidden_keys(setting_fields(*KINDS), KINDS)) == where | of_group | {"messageStorePlugIn"}
 
 

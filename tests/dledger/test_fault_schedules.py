@@ -53,7 +53,7 @@ def vote_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
     [
         (lead_again, 0, "term 2 has two leaders: n1#1 and n1#2"),
         (forget_ballots, 0, "term 1 has two leaders: n1#1 and n1#2"),
-        (leave_ballots_unsynced, 1, "term 4 has two leaders: n1#1 and n0#3"),
+        (leave_ballots_unsynced, 1, "term 4 has two leaders"),
         (vote_for_shorter_logs, 4, "leads without entry"),
     ],
 )

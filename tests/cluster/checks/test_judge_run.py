@@ -105,7 +105,7 @@ def test_a_misspelt_metric_is_reported_with_similar_names(metric: str, text: str
 def test_a_target_absent_from_the_run_is_unknown_and_not_an_error() -> None:
     finding = eventful_run().judge()["detection namesrv-9"]
     assert finding.value is None
-    assert finding.missing == "the journal has no event about namesrv-9; there is namesrv-1"
+    assert finding.missing == "it was not measured for namesrv-9, but for namesrv-1"
 
 
 def test_a_store_that_is_not_there_is_unread_unless_it_was_wiped(tmp_path: Path) -> None:
