@@ -16,10 +16,10 @@ from tests.pipeline.violations import planted_run, write_run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW = {Scale.SMALL: (12, 120), Scale.MEDIUM: (18, 120), Scale.LARGE: (25, 560)}
+FEW = {Scale.SMALL: (13, 140), Scale.MEDIUM: (18, 140), Scale.LARGE: (25, 560)}
 """The executions and stages that an audit may take.
 
-Issue 15 permits 25 executions. Smaller runs have needed up to 117 stages since late and early deliveries are suspected
+Issue 15 permits 25 executions. Smaller runs have needed up to 127 stages since late and early deliveries are suspected
 first, which saves more where none is.
 
 Two executions of a small run can compute a stage that both need: the number of stages differs between runs.

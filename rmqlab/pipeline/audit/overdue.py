@@ -3,12 +3,12 @@
 The rules are those of cluster/checks/overdue.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rmqlab.pipeline.audit.parts import divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
-from rmqlab.pipeline.audit.relations import literal
+from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Rare, Run
 from rmqlab.remoting.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.offline.irregularfiles import why_unreadable
@@ -80,6 +80,7 @@ select message_id, min(stored_at) stored_at,
 from timed where offset < position or due_at <= latest
 group by message_id
 """
+_HELD_TOPICS: Final = f"select node, collect_set(topic) topics from {_HELD} group by node"
 _SUSPICION: Final = "select * from deferred"
 
 
@@ -89,7 +90,10 @@ def judge(run: Run) -> Iterator[Finding]:
     settings = {node: read_settings(run.directory, node) for node in run.stores if node not in run.wiped}
     services = list(_services(run, settings))
     _share(run, services)
-    run.write_rare(Rare(name=TABLE, text=_OVERDUE, suspicion=_SUSPICION))
+    why = _reasons(run, settings)
+    asked = [Query(_HELD_TOPICS)] if any(why(one.node, HOLDING_TOPICS) for one in services) else []
+    held = run.write_rare(Rare(name=TABLE, text=_OVERDUE, suspicion=_SUSPICION), beside=asked)
+    doubts = {run.broker_of(row.node): text for rows in held for row in rows if (text := why(row.node, row.topics))}
     (overdue,) = run.previews(_PREVIEW)
     if not run.stores:
         yield unknown(metric, unit, "no store was given")
@@ -97,7 +101,7 @@ def judge(run: Run) -> Iterator[Finding]:
     finding = Finding(metric=metric, unit=unit, value=0, is_at_least=bool(run.unread))
     judged = divided(finding, overdue, _PREVIEW.order, evidence_of(WHAT))
     missing = run.unread_of(judged.brokers) if overdue else []
-    yield at_known_brokers(judged, _doubts(run, services, settings), missing, run.unread_brokers)
+    yield at_known_brokers(judged, doubts, missing, run.unread_brokers)
 
 
 def _services(run: Run, settings: Mapping[str, Settings | None]) -> Iterator[Service]:
@@ -126,8 +130,11 @@ def _share(run: Run, services: Sequence[Service]) -> None:
     run.relations.define(_HELD, _HELD_MESSAGES)
 
 
-def _doubts(run: Run, services: Sequence[Service], settings: Mapping[str, Settings | None]) -> Mapping[str, str]:
-    """Return why masters' messages that still wait cannot be judged, by broker name."""
+def _reasons(run: Run, settings: Mapping[str, Settings | None]) -> Callable[[str, Sequence[str]], str]:
+    """Return a function that says why messages of a node that still wait in topics cannot be judged.
+
+    Its text is empty if they can.
+    """
     faults = ((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied")
     unreliable = {
         **wrong_clocks(run.conditions, faulted_clocks(faults, run.roles), run.roles),
@@ -139,7 +146,4 @@ def _doubts(run: Run, services: Sequence[Service], settings: Mapping[str, Settin
         known = why_unknown(topics, settings.get(node), unread_queues, run.conditions)
         return unreliable.get(run.broker_of(node)) or known
 
-    if not any(why(one.node, HOLDING_TOPICS) for one in services):
-        return {}
-    held = run.rows(f"select node, collect_set(topic) topics from {_HELD} group by node")
-    return {run.broker_of(row.node): text for row in held if (text := why(row.node, row.topics))}
+    return why

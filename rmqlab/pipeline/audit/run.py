@@ -75,8 +75,8 @@ class Run:
         (rows,) = self.batch(written(name, text, is_bounded=is_bounded, is_rare=is_rare))
         return rows
 
-    def write_rare(self, *tables: "Rare", beside: Sequence[Query] = ()) -> None:
-        """Write tables of violations.
+    def write_rare(self, *tables: "Rare", beside: Sequence[Query] = ()) -> list[Sequence[Row]]:
+        """Write tables of violations, and return the rows of `beside`.
 
         The first batch has the suspicions and the queries of `beside`, the second the tables that may have rows.
         """
@@ -87,6 +87,7 @@ class Run:
                 self.write_empty(one.name)
         if suspected:
             self.batch(*(written(one.name, one.text, is_rare=True) for one in suspected))
+        return [*found[len(tables) :]]
 
     def write_empty(self, name: str) -> None:
         """Write a table without rows, and define it as a relation."""
