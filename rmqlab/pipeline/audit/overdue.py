@@ -131,9 +131,9 @@ def _share(run: Run, services: Sequence[Service]) -> None:
 
 
 def _reasons(run: Run, settings: Mapping[str, Settings | None]) -> Callable[[str, Sequence[str]], str]:
-    """Return a function that says why messages of a node that still wait in topics cannot be judged.
+    """Return a function of a node and topics.
 
-    Its text is empty if they can.
+    It says why messages that still wait in these topics cannot be judged. Its text is empty if they can.
     """
     faults = ((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied")
     unreliable = {
