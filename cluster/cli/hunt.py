@@ -90,6 +90,8 @@ def hunt(
     file. Exit status: 0 nothing broke, 1 something did, 2 some schedules could not be judged.
     """
     _check_choice("mode", mode, MODES)
+    if role and mode == DLEDGER:
+        misused("--role: a DLedger group elects its master; expected no role with --mode dledger")
     if listed:
         _print_list(mode, as_json=as_json)
         return

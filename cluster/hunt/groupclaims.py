@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import attrs
 
 from rmqlab.cluster.hunt.case import DELAYED, HALF_MESSAGE_LOADS, ORDERLY
-from rmqlab.cluster.hunt.casefile import SLAVE_HAS_ALL, WRITES_ARE_BACK
-from rmqlab.cluster.hunt.claim import Claim, has_no_findings, is_zero, reaches
+from rmqlab.cluster.hunt.casefile import SLAVE_HAS_ALL
+from rmqlab.cluster.hunt.claim import Claim, has_no_findings, is_zero
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import MEMBERS
 from rmqlab.cluster.hunt.preconditions import ends_with_power, is_undone, keeps_unsynced
@@ -44,18 +44,12 @@ GROUP_CLAIMS: Mapping[str, Claim] = {
             expectations=tuple(is_zero(f"unqueued {member}", "records") for member in MEMBERS),
             applies=is_undone,
         ),
-        Claim(
-            name="writes-return",
+        attrs.evolve(
+            CLAIMS["writes-return"],
             text="after the last undo, the group takes writes within a minute",
-            expectations=(reaches(WRITES_ARE_BACK),),
             applies=is_undone,
         ),
-        Claim(
-            name="members-return",
-            text="after the last undo, all members catch up",
-            expectations=(reaches(SLAVE_HAS_ALL),),
-            since=WRITES_ARE_BACK,
-        ),
+        attrs.evolve(CLAIMS["slave-returns"], name="members-return", text="after the last undo, all members catch up"),
         attrs.evolve(CLAIMS["all-consumed"], applies=keeps_unsynced),
         attrs.evolve(CLAIMS["in-order"], applies=lambda case: case.load == ORDERLY and keeps_unsynced(case)),
         attrs.evolve(CLAIMS["delays-end"], applies=lambda case: case.load == DELAYED and keeps_unsynced(case)),

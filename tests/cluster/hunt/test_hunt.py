@@ -190,6 +190,15 @@ def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Pat
         (["--faults", "kil"], "no kind of fault 'kil'; did you mean kill?"),
         (["--switches", "ha_check"], "no switch 'ha_check'; did you mean ha_check_master?"),
         (["--role", "SYNC_MASTR"], "no role 'SYNC_MASTR'; did you mean SYNC_MASTER?"),
+        (["--mode", "dledgr"], "no mode 'dledgr'; did you mean dledger?"),
+        (
+            ["--mode", "dledger", "--claims", "slave-complete"],
+            "no claim 'slave-complete'; did you mean members-complete?",
+        ),
+        (
+            ["--mode", "dledger", "--role", "SYNC_MASTER"],
+            "--role: a DLedger group elects its master; expected no role with --mode dledger",
+        ),
         (["--flush", "NO_FLUSH"], "no flush 'NO_FLUSH'; did you mean SYNC_FLUSH?"),
         (["--profile", "5.0"], "no profile '5.0'; profiles: 4.9, hardened"),
         (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
