@@ -4,6 +4,8 @@ Classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm. A res
 listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
+import decimal
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +24,8 @@ _MOST_HASHED: Final = 2**16
 """Characters of denied resources that are hashed for a remark."""
 _INT_BITS: Final = 0xFFFFFFFF
 """The bits that Java keeps of a longer number."""
+_LEAST_PLAIN, _LEAST_LARGE = 1e-3, 1e7
+"""Between them Java shows a number without exponent."""
 _BLANKS: Final = "".join(map(chr, range(33)))
 """Characters that Java trims. Python strips others, such as no-break spaces, with which a name is another one."""
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
@@ -156,13 +160,16 @@ def check_resource_perms(perms: Sequence[str] | None) -> None:
 
 
 def _resource_perms(entries: object, kind: str) -> dict[str, int]:
-    """Return the permissions of `resource=permission` entries.
+    """Return the permissions of a list of `resource=permission`.
 
-    A single entry counts as a list of one, as in 4.9.8.
+    AclDenied for anything but a list.
     """
-    perms = {}
-    absent = entries is None or entries == ""
-    for entry in [] if absent else entries if isinstance(entries, list) else [entries]:
+    perms: dict[str, int] = {}
+    if entries is None or entries == "":
+        return perms
+    if not isinstance(entries, list):
+        raise AclDenied(f"{kind}Perms: expected a list of resource=permission")
+    for entry in entries:
         parts = [part for part in (text_of(entry) or "").split("=") if part]
         if len(parts) != 2:
             raise AclDenied(f"Parse resource permission failed for {kind}:{entry}")
@@ -181,8 +188,9 @@ def _plain_name(name: object) -> str:
 
     `access_key`, `Access-Key` and `isAdmin` are known, too.
     """
-    plain = str(name).lower().replace("_", "").replace("-", "")
-    return plain.removeprefix("is") if plain == "isadmin" else plain
+    plain = str(name).replace("_", "").replace("-", "")
+    known = plain.lower()
+    return "admin" if known == "isadmin" and plain.startswith("is") else known
 
 
 def _boolean(value: object) -> bool:
@@ -211,4 +219,21 @@ def text_of(value: object) -> str | None:
         raise AclDenied(f"expected a text, not a {type(value).__name__}")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return _double_text(value)
     return None if value is None else str(value)
+
+
+def _double_text(value: float) -> str:
+    """Return Java's text of a number: `1.0E8` for 100000000.0."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _LEAST_PLAIN <= abs(value) < _LEAST_LARGE:
+        return repr(value)
+    _, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits))
+    power = len(text) + int(exponent) - 1
+    sign = "-" if value < 0 else ""
+    return f"{sign}{text[0]}.{text[1:].rstrip('0') or '0'}E{power}"

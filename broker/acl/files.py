@@ -25,6 +25,7 @@ from rmqlab.broker.acl.account import Account, text_of
 from rmqlab.broker.acl.addresses import Matcher, address_matcher
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.runtime.config.validators import shown
 from rmqlab.runtime.regularfile import read_regular_text
 
 Document = dict[str, Any]
@@ -61,7 +62,9 @@ def listed(document: Document, key: str) -> list[Any]:
 
     AclDenied if the value is not a list.
     """
-    value = document.get(key) or []
+    value = document.get(key)
+    if value is None or value == "":
+        return []
     if not isinstance(value, list) or (key != "globalWhiteRemoteAddresses" and not _are_mappings(value)):
         raise AclDenied(f"{key}: expected a list of entries")
     return value
@@ -72,11 +75,26 @@ def _are_mappings(values: list[Any]) -> bool:
 
 
 def version_of(document: Document, now_millis: int) -> DataVersion:
-    """Return the version of a file; a first version if the file has none."""
-    for entry in listed(document, "dataVersion"):
-        if isinstance(entry.get("counter"), int) and isinstance(entry.get("timestamp"), int):
-            return DataVersion(timestamp=entry["timestamp"], counter=entry["counter"])
-    return DataVersion(timestamp=now_millis, counter=0)
+    """Return the version of a file; a first version if the file has none.
+
+    AclDenied if it is invalid.
+    """
+    entries = listed(document, "dataVersion")
+    first = entries[0] if entries else {}
+    return DataVersion(timestamp=_long(first.get("timestamp"), now_millis), counter=_long(first.get("counter"), 0))
+
+
+def _long(value: object, default: int) -> int:
+    """Return a whole number of a version as fastjson reads it.
+
+    It may be in quotes, or have a fraction.
+    """
+    if value is None or value == "":
+        return default
+    try:
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        raise AclDenied(f"dataVersion: expected whole numbers, not {shown(text_of(value) or '')}") from None
 
 
 def find_acl_files(home: pathlib.Path) -> list[pathlib.Path]:
@@ -106,8 +124,10 @@ def read_acl_file(path: pathlib.Path) -> Document:
 def _document_of(path: pathlib.Path, text: str) -> Document:
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
+    from rmqlab.broker.acl.yamlloader import AclLoader  # noqa: PLC0415 - as above
+
     try:
-        loader = yaml.SafeLoader(text)
+        loader = AclLoader(text)
         node = loader.get_single_node()
         if node is not None and _nodes_below(node, {}) > MOST_NODES:
             raise AclDenied(f"{path}: more than {MOST_NODES} values, with those that aliases repeat")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.broker.acl.account import DENY, PUB, SUB, Account, _first_in_map
+from rmqlab.broker.acl.account import DENY, PUB, SUB, Account, _first_in_map, text_of
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.codes import RequestCode
 
@@ -37,11 +37,12 @@ def read(**members: object) -> Account:
 
 
 @pytest.mark.parametrize("key", ["topicPerms", "groupPerms"])
-def test_a_single_permission_counts_as_a_list_of_one(key: str) -> None:
-    assert list(read(**{key: "T=DENY"}).perms.values()) == [DENY]
+def test_permissions_are_a_list(key: str) -> None:
+    """4.9.8 does not start with a single one, either."""
+    assert list(read(**{key: ["T=DENY"]}).perms.values()) == [DENY]
     assert not read(**{key: None}).perms
     assert not read(**{key: ""}).perms
-    for invalid in ({"T": "DENY"}, 5, False, "T"):
+    for invalid in ("T=DENY", {"T": "DENY"}, 5, False, ["T"]):
         with pytest.raises(AclDenied):
             read(**{key: invalid})
 
@@ -74,3 +75,29 @@ def test_members_are_found_by_the_names_that_fastjson_accepts() -> None:
     )
     assert (account.access_key, account.secret_key, account.is_admin) == ("RocketMQ", "12345678", True)
     assert account.perms == {"T": PUB}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_admin"), [("isAdmin", True), ("is_admin", True), ("ADMIN", True), ("IsAdmin", False)]
+)
+def test_an_administrator_is_named_as_fastjson_matches_names(name: str, *, is_admin: bool) -> None:
+    assert read(**{name: True}).is_admin is is_admin
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (100000000.0, "1.0E8"),
+        (12345678.125, "1.2345678125E7"),
+        (-1.5e-7, "-1.5E-7"),
+        (9.999e22, "9.999E22"),
+        (1234567.5, "1234567.5"),
+        (0.001, "0.001"),
+        (-0.0, "-0.0"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_a_number_has_the_text_that_java_gives_it(value: float, text: str) -> None:
+    assert text_of(value) == text

@@ -6,9 +6,14 @@ import pytest
 import yaml
 
 from rmqlab.broker.acl.denial import AclDenied
-from rmqlab.broker.acl.files import _nodes_below, read_acl_file, write_acl_file
+from rmqlab.broker.acl.files import AclFile, _document_of, _nodes_below, read_acl_file, write_acl_file
 
+NOW = 1_700_000_000_000
 MERGES = "\n".join(["a0: &a0 {k: v}", *(f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}" for n in range(40))])
+
+
+def parse(text: str) -> AclFile:
+    return AclFile.of(_document_of(pathlib.Path("plain_acl.yml"), text), NOW)
 
 
 def test_few_lines_of_merges_do_not_take_all_memory(tmp_path: pathlib.Path) -> None:
@@ -51,3 +56,38 @@ def test_a_file_that_the_next_start_would_reject_is_not_written(tmp_path: pathli
     with pytest.raises(AclDenied, match="the change makes it larger than 1048576 bytes"):
         write_acl_file(path, {"globalWhiteRemoteAddresses": ["10.1.2.3"] * 100_000}, 1)
     assert path.read_text() == "globalWhiteRemoteAddresses: [10.1.2.3]"
+
+
+@pytest.mark.parametrize("key", ["accounts", "globalWhiteRemoteAddresses"])
+@pytest.mark.parametrize("value", ["{}", "0", "false", "{a: b}"])
+def test_a_list_of_a_file_is_nothing_else(key: str, value: str) -> None:
+    with pytest.raises(AclDenied, match=f"{key}: expected a list"):
+        parse(f"{key}: {value}")
+
+
+@pytest.mark.parametrize("key", ["accounts", "globalWhiteRemoteAddresses"])
+@pytest.mark.parametrize("value", ["", "''", "[]", "~"])
+def test_a_list_of_a_file_may_be_empty(key: str, value: str) -> None:
+    file = parse(f"{key}: {value}")
+    assert (file.accounts, file.white) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "version"),
+    [
+        ("{counter: 5, timestamp: 6}", (5, 6)),
+        ("{counter: '7', timestamp: '8'}", (7, 8)),
+        ("{counter: 1.5}", (1, NOW)),
+        ("{timestamp: 3}", (0, 3)),
+        ("{}, {counter: 9}", (0, NOW)),
+    ],
+)
+def test_the_version_of_a_file_is_read_as_fastjson_does(entry: str, version: tuple[int, int]) -> None:
+    found = parse(f"dataVersion: [{entry}]").version
+    assert (found.counter, found.timestamp) == version
+
+
+@pytest.mark.parametrize("counter", ["x", ".inf", "[1]"])
+def test_a_version_that_is_no_number_is_rejected(counter: str) -> None:
+    with pytest.raises(AclDenied):
+        parse(f"dataVersion: [{{counter: {counter}}}]")
