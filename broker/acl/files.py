@@ -71,7 +71,12 @@ def listed(document: Document, key: str) -> list[Any]:
 
 
 def _are_mappings(values: list[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
+    return all(isinstance(value, dict) and _has_text_keys(value) for value in values)
+
+
+def _has_text_keys(mapping: Mapping[Any, Any]) -> bool:
+    """False for keys such as 1 or true, which fastjson does not accept."""
+    return all(key is None or isinstance(key, str) for key in mapping)
 
 
 def version_of(document: Document, now_millis: int) -> DataVersion:
@@ -134,9 +139,13 @@ def _document_of(path: pathlib.Path, text: str) -> Document:
         document = None if node is None else loader.construct_document(node)
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
         raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
-    if document is not None and not isinstance(document, dict):  # not shown: it may hold secrets
+    if document is None or document == []:
+        return {}
+    if not isinstance(document, dict):  # not shown: it may hold secrets
         raise AclDenied(f"{path}: expected keys such as accounts, not a {type(document).__name__}")
-    return document or {}
+    if not _has_text_keys(document):
+        raise AclDenied(f"{path}: expected keys such as accounts, not numbers, booleans or dates")
+    return document
 
 
 def _nodes_below(node: Any, known: dict[int, int]) -> int:

@@ -91,3 +91,21 @@ def test_the_version_of_a_file_is_read_as_fastjson_does(entry: str, version: tup
 def test_a_version_that_is_no_number_is_rejected(counter: str) -> None:
     with pytest.raises(AclDenied):
         parse(f"dataVersion: [{{counter: {counter}}}]")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "~", "{}", "[]"])
+def test_a_file_without_content_is_empty(text: str) -> None:
+    file = parse(text)
+    assert (file.accounts, file.white) == ({}, ())
+
+
+@pytest.mark.parametrize("text", ["[a]", "text", "5", "1: 2", "true: a", "accounts: []\n2001-01-01: a"])
+def test_the_keys_of_a_file_are_texts(text: str) -> None:
+    with pytest.raises(AclDenied, match="expected keys such as accounts"):
+        parse(text)
+
+
+@pytest.mark.parametrize("key", ["1", "true"])
+def test_the_keys_of_an_account_are_texts(key: str) -> None:
+    with pytest.raises(AclDenied, match="accounts: expected a list of entries"):
+        parse(f"accounts: [{{accessKey: RocketMQ, secretKey: '12345678', {key}: x}}]")
