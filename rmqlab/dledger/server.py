@@ -26,6 +26,7 @@ from rmqlab.dledger.bodies import (
     refusal,
 )
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
 from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
 from rmqlab.dledger.entrystore import EntryStore, Prepare
@@ -134,6 +135,11 @@ class Server(Generic[Appender, Caller]):
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
+    @property
+    def disk_work(self) -> tuple[DiskWork, ...]:
+        """Slow calls to make; call `resume` after the last one of each."""
+        return (self.replication.truncations,)
+
     def take_role_changes(self) -> list[RoleChange]:
         """Return the changes since the last call, oldest first."""
         changes, self._role_changes = self._role_changes, []
@@ -164,6 +170,10 @@ class Server(Generic[Appender, Caller]):
     def note_synced(self, now: int) -> None:
         """Act on a sync of the log; `EntryStore.synced_end` has its end."""
         self.replication.note_synced(now)
+        self._settle(now)
+
+    def resume(self, now: int) -> None:
+        """Act on the end of slow calls."""
         self._settle(now)
 
     def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:

@@ -32,7 +32,7 @@ def lead_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_ballots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tests.dledger.faultygroup.save_ballot", lambda *_arguments: None)
+    patch.setattr("tests.dledger.faultynode.save_ballot", lambda *_arguments: None)
 
 
 def leave_ballots_unsynced(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from rmqlab.dledger.codes import VoteResult
 from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.member import Ballot, Member, Role
 from tests.dledger.electorate import Electorate
-from tests.dledger.faultygroup import FaultyGroup, Node
+from tests.dledger.faultygroup import FaultyGroup
+from tests.dledger.faultynode import Node
 from tests.dledger.test_elector import new_elector, no_save, votes_of
 
 

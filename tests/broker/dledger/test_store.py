@@ -32,6 +32,7 @@ from rmqlab.store.offline.powerloss import has_store, lose_unsynced, wipe_store
 from rmqlab.store.offline.scan import LogScan
 from rmqlab.store.results import PutResult, PutStatus
 from rmqlab.store.testing import ManualClock, new_message, small_config
+from tests.dledger.stores import truncate
 
 ALONE = GroupSettings(group="g", self_id="n0", peers={"n0": "127.0.0.1:40911"})
 
@@ -207,7 +208,7 @@ def test_truncated_entries_are_removed_from_log_and_queues(open_member: Open) ->
     for number in range(10):
         member.put(b"%d" % number)
     entries = member.log.entries
-    entries.truncate(entries.get(6))
+    truncate(entries, entries.get(6))
     LogFollower(member.store, member.log, cast("Any", Mock())).follow()
     assert entries.take_cut() is None
     assert member.store.max_queue_offset("orders", 0) == 7
