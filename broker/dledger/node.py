@@ -144,10 +144,7 @@ class GroupNode:
     # ---- time ----
 
     async def work_forever(self) -> NoReturn:
-        """Run the member's due timers.
-
-        It ends at an OSError of the member's files; call it again then.
-        """
+        """Run the member's due timers."""
         while True:
             deadline = max(self._wake_at(), trio.current_time() + SHORTEST_NAP)
             with trio.CancelScope(deadline=deadline) as self._nap:

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +52,8 @@ class FaultyGroup:
     has_batches: bool = False
     preferred: tuple[str, ...] = ()
     acks_after_sync: bool = False
+    call_times: Sequence[int] = (1, 1, 5, 100, 2000)
+    """How long a call takes that a member lets a thread make."""
     now: int = 0
     nodes: dict[str, Node] = attrs.field(init=False)
     invariants: Invariants = attrs.field(init=False)
@@ -195,8 +197,7 @@ class FaultyGroup:
             self._later(node.paused_until, functools.partial(self._wake, node, start, node.paused_until))
             return
         node.wake_at = 2**62
-        with contextlib.suppress(OSError):  # the broker calls it again
-            node.running.work(self.now)
+        node.running.work(self.now)
         self._settle(node)
 
     # ---- messages ----
@@ -263,7 +264,7 @@ class FaultyGroup:
             self._settle(node)
         else:
             self._later(
-                self.now + self.chance.choice([1, 1, 5, 100, 2000]),
+                self.now + self.chance.choice(self.call_times),
                 functools.partial(self._make_call, node, start, calls, call),
             )
 

@@ -60,6 +60,10 @@ class Member:
         self.now[0] += 100
         server = self.log.server
         server.work(self.now[0])
+        for work in server.disk_work:
+            for calls in work.take_started():
+                run_calls(calls)
+                server.resume(self.now[0])
         for call in server.take_calls():
             server.handle(call.code, call.request.encode(), None, self.now[0])  # type: ignore[arg-type]
         for decision, outcome in server.take_outcomes():
