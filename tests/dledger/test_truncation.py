@@ -84,6 +84,26 @@ def test_entries_that_were_cut_do_not_return_after_a_power_loss(tmp_path: Path) 
     assert store.get(3) == entry
 
 
+def test_entries_behind_a_damaged_one_do_not_return_after_a_power_loss(tmp_path: Path) -> None:
+    """As those of a truncation, once a start has dropped them."""
+    disk = VolatileDisk(random.Random(1), keeps_unsynced=False)
+    store = new_store(tmp_path, disk)
+    store.flush()
+    damaged, path = store.get(3), store.data.files[0].path
+    store.data.files[0].map[damaged.pos : damaged.pos + 48] = bytes(48)
+    store.data.files[0].sync()
+    store.unmap()
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE, disk)
+    entry = store.append(1, bytes([1]) * len(BODY))
+    assert entry.end == damaged.end == SECTOR
+    written = path.read_bytes()
+    store.unmap()
+    disk.lose_power(tmp_path)
+    path.write_bytes(written[:SECTOR] + path.read_bytes()[SECTOR:])
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE)
+    assert (store.end_index, store.get(3)) == (3, entry)
+
+
 def failing_follower(root: Path) -> tuple[Follower[str], FailingDisk]:
     """Return a follower with a TRUNCATE at the first of three entries.
 
