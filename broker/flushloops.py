@@ -72,14 +72,16 @@ async def flush_forever(broker: Broker) -> NoReturn:
 async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -> NoReturn:
     """Flush the log of a group every 10 ms while it grows (dledger#51).
 
-    In DLedger no send waits for it, because a quorum's memory counts: see `dleger_ack_after_sync`.
+    In DLedger no send waits for it, because a quorum's memory counts. With `dleger_ack_after_sync` sends wait, so a
+    flush begins at once, and the next one serves all that was appended until it ended.
     """
     growth = broker.growth
     syncs = growth.group_flush.syncs
+    period = 0.0 if broker.settings.dledger.dleger_ack_after_sync else ENTRIES_PERIOD
     while True:
         await growth.is_flush_wanted.wait()
         growth.is_flush_wanted = trio.Event()
-        await trio.sleep(ENTRIES_PERIOD)
+        await trio.sleep(period)
         job = broker.store.flush_job()
         if job is None:
             continue
@@ -87,6 +89,7 @@ async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -
             on_synced()
         else:
             growth.is_flush_wanted.set()
+            await trio.sleep(ENTRIES_PERIOD)
 
 
 async def flush_queues_forever(broker: Broker) -> NoReturn:

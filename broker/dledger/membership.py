@@ -12,6 +12,7 @@ from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.waits.append_followup import AppendFollowUp
 from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
+from rmqlab.runtime.net.worker import each_in_thread
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import forget_all, forget_from
 
@@ -35,6 +36,7 @@ class LogFollower:
     store: MessageStore
     log: EntryLog
     growth: AppendFollowUp
+    tasks: TaskStarter
     _committed: int = -1
     _written: int = -1
 
@@ -58,7 +60,8 @@ class LogFollower:
         its queues where they ended, with wrong offsets from then on (dledger#60).
         """
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
-            forget_all(self.store)
+            discards = [file.discard for file in forget_all(self.store)]
+            self.tasks.start_soon(each_in_thread, discards)
         elif cut_to < self.store.dispatched_offset:
             forget_from(self.store, cut_to)
         else:
@@ -75,5 +78,5 @@ def join_group(
 ) -> GroupMember:
     """Make the node of a member whose log is open."""
     roles = RoleChanges()
-    follower = LogFollower(store, log, growth)
+    follower = LogFollower(store, log, growth, tasks)
     return GroupMember(GroupNode(log, client, reactor, tasks, roles.add, follower.follow), roles)

@@ -16,6 +16,7 @@ from rmqlab.broker.dledger.putter import decide
 from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.dledger.codes import DLedgerRequestCode
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.pending import MOST_PENDING_BYTES
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
@@ -25,6 +26,8 @@ from rmqlab.runtime.net.dispatch import Reply, Request, Route
 from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.remoting_errors import RemotingError
+from rmqlab.runtime.net.worker import calls_in_thread
+from rmqlab.store.files.diskcalls import DiskCalls
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +103,7 @@ class GroupNode:
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _is_deferred: bool = attrs.field(default=False, init=False)
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
-    """About the list of peers of each member."""
+    """About the list of peers of each member, and about disk work, by name."""
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -141,10 +144,7 @@ class GroupNode:
     # ---- time ----
 
     async def work_forever(self) -> NoReturn:
-        """Run the member's due timers.
-
-        It ends at an OSError of the member's files; call it again then.
-        """
+        """Run the member's due timers."""
         while True:
             deadline = max(self._wake_at(), trio.current_time() + SHORTEST_NAP)
             with trio.CancelScope(deadline=deadline) as self._nap:
@@ -173,12 +173,25 @@ class GroupNode:
             parked.reply(Reply(OK, body=response.encode()))
         for parked in server.take_dropped():
             parked.settle()
+        for work in server.disk_work:
+            for calls in work.take_started():
+                self.tasks.start_soon(self._make_calls, work, calls)
         self.on_log()
         for decision, outcome in server.take_outcomes():
             decide(decision, outcome)
         if changes := server.take_role_changes():
             self.on_roles(changes)
         self._nap.deadline = min(self._nap.deadline, self._wake_at())
+
+    async def _make_calls(self, work: DiskWork, calls: DiskCalls[None]) -> None:
+        """Make slow calls on the member's files in a thread. Log once that they fail."""
+        await calls_in_thread(calls)
+        if work.error:
+            self._failures.add(work.name, f"cannot write {work.name} to disk: {work.error}; retrying")
+        else:
+            self._failures.recovered(work.name)
+        self.server.resume(self.log.now())
+        self.settle_soon()
 
     # ---- calls to other members ----
 

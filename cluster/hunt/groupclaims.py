@@ -9,14 +9,14 @@ from rmqlab.cluster.hunt.casefile import SLAVE_HAS_ALL
 from rmqlab.cluster.hunt.claim import Claim, has_no_findings, is_zero
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import MEMBERS
-from rmqlab.cluster.hunt.preconditions import ends_with_power, is_undone, keeps_unsynced
+from rmqlab.cluster.hunt.preconditions import ends_with_power, is_undone, keeps_entries, keeps_entry_files
 from rmqlab.cluster.supervisor.plan.topology import DLEDGER
 from rmqlab.verdict.findings import NOT_MEASURED
 
 GROUP_CLAIMS: Mapping[str, Claim] = {
     claim.name: claim
     for claim in (
-        attrs.evolve(CLAIMS["nothing-lost"], applies=keeps_unsynced),
+        attrs.evolve(CLAIMS["nothing-lost"], applies=keeps_entries),
         Claim(
             name="same-log",
             text="the log of each member that has caught up is byte for byte the leader's",
@@ -29,7 +29,7 @@ GROUP_CLAIMS: Mapping[str, Claim] = {
             name="members-complete",
             text="a member that has caught up has every acknowledged message",
             expectations=tuple(is_zero(f"missing {member}", "messages") for member in MEMBERS),
-            applies=keeps_unsynced,
+            applies=keeps_entry_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
@@ -50,14 +50,14 @@ GROUP_CLAIMS: Mapping[str, Claim] = {
             applies=is_undone,
         ),
         attrs.evolve(CLAIMS["slave-returns"], name="members-return", text="after the last undo, all members catch up"),
-        attrs.evolve(CLAIMS["all-consumed"], applies=keeps_unsynced),
-        attrs.evolve(CLAIMS["in-order"], applies=lambda case: case.load == ORDERLY and keeps_unsynced(case)),
-        attrs.evolve(CLAIMS["delays-end"], applies=lambda case: case.load == DELAYED and keeps_unsynced(case)),
+        attrs.evolve(CLAIMS["all-consumed"], applies=keeps_entry_files),
+        attrs.evolve(CLAIMS["in-order"], applies=lambda case: case.load == ORDERLY and keeps_entries(case)),
+        attrs.evolve(CLAIMS["delays-end"], applies=lambda case: case.load == DELAYED and keeps_entry_files(case)),
         attrs.evolve(
-            CLAIMS["halves-decided"], applies=lambda case: case.load in HALF_MESSAGE_LOADS and keeps_unsynced(case)
+            CLAIMS["halves-decided"], applies=lambda case: case.load in HALF_MESSAGE_LOADS and keeps_entry_files(case)
         ),
         CLAIMS["pulls-wake"],
-        attrs.evolve(CLAIMS["explained"], expectations=has_no_findings(MEMBERS), applies=keeps_unsynced),
+        attrs.evolve(CLAIMS["explained"], expectations=has_no_findings(MEMBERS), applies=keeps_entries),
         CLAIMS["no-crash"],
     )
 }

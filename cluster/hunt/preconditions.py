@@ -3,6 +3,7 @@
 from rmqlab.cluster.hunt.case import DELAYED, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import end_label_of, label_of
 from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Fault
+from rmqlab.verdict.rules import HARDENED
 
 _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
 """Kinds of faults in which the slave closes its connection."""
@@ -27,12 +28,21 @@ def keeps_disks(case: Case) -> bool:
     return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
 
 
-def keeps_unsynced(case: Case) -> bool:
-    """False if a power loss may lose unsynced entries of a DLedger member.
+def keeps_entries(case: Case) -> bool:
+    """False if a power loss may lose acknowledged entries of a DLedger member.
 
-    It may then lead with one other member, and without entries that were acknowledged.
+    It may then lead with one other member, and without these entries. With profile hardened, entries are on disk before
+    they are acknowledged (`dleger_ack_after_sync`).
     """
-    return not case.uses("power-loss")
+    return case.profile == HARDENED or not case.uses("power-loss")
+
+
+def keeps_entry_files(case: Case) -> bool:
+    """False if a power loss or a full disk may lose entries of a DLedger member.
+
+    A full disk makes it delete files before they expire.
+    """
+    return keeps_entries(case) and not case.uses("disk-full")
 
 
 def keeps_files(case: Case) -> bool:

@@ -89,7 +89,7 @@ class Elector:
     # ---- time ----
 
     def tick(self, now: int) -> None:
-        """Do all due work. Errors of `Member.save` leave the term as it was."""
+        """Do all due work."""
         if self._round is not None:
             self._conclude(now)
         elif now >= self.wake_at:
@@ -257,10 +257,7 @@ class Elector:
         return HeartBeatResponse()
 
     def handle_vote(self, request: VoteRequest) -> VoteResponse:
-        """Return the response to a candidate (dledger#17).
-
-        Errors of `Member.save` are raised: the candidate gets no response.
-        """
+        """Return the response to a candidate (dledger#17)."""
         return self._vote(request, is_own=False)
 
     def _vote(self, request: VoteRequest, *, is_own: bool) -> VoteResponse:

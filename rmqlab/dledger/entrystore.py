@@ -15,6 +15,7 @@ import attrs
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import HEADER, MAX_ENTRY, MIN_BLANK, UNIT, Entry, EntryHeader, IndexUnit, blank
+from rmqlab.dledger.logcut import LogCut
 from rmqlab.dledger.recovery import BodyChecks, cut, last_ending_by, recover, unit_at, zero
 from rmqlab.store.files.disk import Disk, StoreCorrupt
 from rmqlab.store.files.diskcalls import DiskCalls
@@ -37,15 +38,18 @@ class EntryStore:
     data: FileQueue
     index: FileQueue
     disk: Disk
+    cut: LogCut
     begin_index: int = -1
     end_index: int = -1
     end_term: int = -1
     committed_index: int = -1
-    """The last committed entry that is known here. `truncate` leaves it (dledger#46): see `lower_commit`."""
+    """The last committed entry that is known here. `cut_at` leaves it (dledger#46): see `lower_commit`."""
     committed_end: int = -1
     """Position behind that entry: readers see bytes before it."""
     begin_position: int = 0
     """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
+    _is_commit_unsaved: bool = False
+    """True while the checkpoint's file may have a committed index that was lowered."""
     _cut_to: int | None = None
     """Least position at which the log was cut since `take_cut`."""
     synced_end: int = 0
@@ -71,7 +75,7 @@ class EntryStore:
         index = FileQueue(directory / "index", index_file_size, disk)
         data.load()
         index.load()
-        store = cls(directory, data, index, disk)
+        store = cls(directory, data, index, disk, LogCut(data))
         end = recover(data, index, checks or BodyChecks())
         store.end_index, store.end_term = end.index, end.term
         store.begin_position = data.min_offset
@@ -148,75 +152,73 @@ class EntryStore:
         with self._undone_after_error():
             self._write_next(entry)
 
-    def truncate(self, entry: Entry) -> bool:
-        """Make a leader's entry the last one (section 7.2). True if the log had it.
+    # ---- truncation ----
 
-        An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
-        not reach there, the log is emptied and begins with this entry.
+    def cut_at(self, entry: Entry) -> bool:
+        """Cut the log for a leader's entry (section 7.2). True if the log had it.
 
-        DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader continues
-        behind them: two logs then differ permanently. So this ends the log with zeros, which real members do not read,
-        and syncs them: after a power loss, too, cut entries must not follow new ones of their size.
+        An equal own entry stays, and is the last one. Otherwise the log is emptied: `place` lets it begin with the
+        entry. A leader sends another entry than an own one only if it is its first, and what the log has before it may
+        differ from what the leader had. DLedger keeps it.
 
-        DLedgerError(DISK_ERROR) for an entry that does not fit into its file there. After an OSError the log is cut,
-        and does not have the entry.
+        Appends are refused until the calls of `completion_of_cut` have been made.
+
+        DLedgerError(DISK_ERROR) for an entry that does not fit into its file at its position.
         """
         if entry.pos % self.data.file_size + entry.size + MIN_BLANK > self.data.file_size:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"{entry.size} bytes do not fit into a file at {entry.pos}")
-        if self._has(entry):
-            self._cut_behind(entry.index, entry.end)
-            return True
-        if self._continues(entry):
-            self._cut_behind(entry.index - 1, self._end_of(entry.index - 1, entry.pos))
+        is_own = self._has(entry)
+        if is_own:
+            self._cut_behind(entry)
         else:
             self._empty(entry.pos)
-        with self._undone_after_error():
-            self._place(entry)
-        return False
+        return is_own
 
-    def _end_of(self, number: int, default: int) -> int:
-        return self.get(number).end if 0 <= self.begin_index <= number else default
+    def _cut_behind(self, entry: Entry) -> None:
+        """Make an own entry the last one."""
+        written = self.data.max_offset
+        self._note_cut(entry.end)
+        detached = [*self.data.detach_behind(entry.end), *self.index.detach_behind((entry.index + 1) * UNIT.size)]
+        self.end_index, self.end_term = entry.index, entry.term
+        if entry.end < written:
+            self.cut.begin(written, detached)
 
     def _empty(self, begin: int) -> None:
-        """Delete all files: the log is to begin at another position."""
+        """Forget all entries: the log is to begin at another position."""
         self._note_cut(begin)
-        self.data.destroy()
-        self.index.destroy()
+        self.cut.begin(0, [*self.data.detach_all(), *self.index.detach_all()])
         self.begin_index = self.end_index = self.end_term = -1
+        self.begin_position = begin
 
     def _note_cut(self, end: int) -> None:
         self.synced_end = min(self.synced_end, end)
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
 
-    def _cut_behind(self, number: int, end: int) -> None:
-        """Make an entry, which ends at a position, the last one.
+    def completion_of_cut(self) -> DiskCalls[None]:
+        """Write a lowered commit, and yield the calls that make a cut durable.
 
-        OSError if the cut is not durable.
+        OSError: call it again later.
         """
-        self._note_cut(end)
-        written = self.data.max_offset
-        self.data.trim(end)
-        self.index.trim((number + 1) * UNIT.size)
-        self._zero_until(written)
-        if number < self.begin_index:
-            self.begin_index = self.end_index = self.end_term = -1
-        elif self.begin_index != -1:
-            self.end_index, self.end_term = number, self.get(number).term
-        if self.data.last is not None and end < written:
-            self.data.last.sync()
+        if self._is_commit_unsaved:
+            self.save_checkpoint()
+        yield from self.cut.completion()
 
-    def _place(self, entry: Entry) -> None:
-        """Append a leader's entry at its position. An empty log begins there. OSError."""
-        if self.begin_index == -1:
+    def place(self, entry: Entry) -> None:
+        """Let an empty log begin with a leader's entry. OSError leaves it empty."""
+        self._check_durable()
+        with self._undone_after_error():
             cut(self.data, entry.pos)
             cut(self.index, entry.index * UNIT.size)
             self._write(entry)
-        else:
-            self._write_next(entry)
 
     def _check_room(self) -> None:
         if self.is_full:
             raise DLedgerError(DLedgerCode.DISK_FULL, f"the disk of {self.directory} is too full")
+        self._check_durable()
+
+    def _check_durable(self) -> None:
+        if self.cut.is_pending:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"the disk of {self.directory} has not synced the log's cut")
 
     def take_cut(self) -> int | None:
         """Return where the log was cut since the last call, or None."""
@@ -227,19 +229,6 @@ class EntryStore:
         """Zero the last file's bytes that were written before a cut."""
         if (file := self.data.last) is not None:
             zero(file, file.wrote, min(max(file.wrote, written - file.first_offset), file.size))
-
-    def _continues(self, entry: Entry) -> bool:
-        """True if an entry belongs at its position.
-
-        Its term must not be less than that of the entry before.
-        """
-        before = entry.index - 1
-        if 0 <= self.begin_index <= before <= self.end_index and self.get(before).term > entry.term:
-            return False
-        if entry.index == self.end_index + 1:
-            return entry.pos == self.data.max_offset
-        unit = unit_at(self.index, entry.index) if self.begin_index <= entry.index <= self.end_index else None
-        return unit is not None and unit.pos == entry.pos
 
     def _has(self, entry: Entry) -> bool:
         try:
@@ -348,7 +337,7 @@ class EntryStore:
         return True
 
     def lower_commit(self, number: int) -> None:
-        """Lower the committed index to `number`, also on disk. OSError.
+        """Lower the committed index to `number`; `completion_of_cut` writes it.
 
         To -1 if the log has no such entry.
         """
@@ -356,7 +345,7 @@ class EntryStore:
             return
         unit = unit_at(self.index, number) if number >= self.begin_index else None
         self.committed_index, self.committed_end = (number, unit.pos + unit.size) if unit is not None else (-1, -1)
-        self.save_checkpoint()
+        self._is_commit_unsaved = True
 
     @property
     def synced_index(self) -> int:
@@ -385,6 +374,7 @@ class EntryStore:
         """Write end and committed index (dledger#6, #51). OSError."""
         pairs = {"committedIndex": self.committed_index, "endIndex": self.end_index}
         keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
+        self._is_commit_unsaved = False
 
     def _load_checkpoint(self) -> None:
         """Read the committed index.

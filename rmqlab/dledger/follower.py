@@ -1,19 +1,23 @@
 """A follower's side of replication: a state machine without network and clock.
 
 Section 6.3, class DLedgerEntryPusher.EntryHandler. Requests arrive in any order; APPENDs wait for their predecessor.
-Other requests are applied at once, so the queue of DLedger's thread, and its code 421 when full, do not exist here.
+Other requests are applied at once. Only a TRUNCATE waits for the disk: those that arrive meanwhile get code 421, as if
+the queue of DLedger's thread were full.
 """
 
+from collections import deque
 from typing import Final, Generic, TypeVar
 
 import attrs
 
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.entry import MAGIC
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member, Role
 from rmqlab.dledger.pending import MOST_PENDING_BYTES
+from rmqlab.store.files.diskcalls import DiskCalls
 
 CHECK_INTERVAL_MS: Final = 1000
 """Period, in ms, of the check of waiting APPENDs; one that has waited this long gets an error response."""
@@ -68,13 +72,15 @@ class Follower(Generic[Caller]):
 
     member: Member
     store: EntryStore
+    truncations: DiskWork
+    """While one is busy, no push is applied."""
     _appends: dict[int, _Waiting[Caller]] = attrs.field(factory=dict)
     """By the index of their first entry."""
     _waiting_bytes: int = 0
     _checked_at: int = 0
     _responses: list[tuple[Caller, PushEntryResponse]] = attrs.field(factory=list)
-    _held: list[tuple[int, Caller, PushEntryResponse]] = attrs.field(factory=list)
-    """Responses for after a sync, with the end of the log that they acknowledge."""
+    _held: deque[tuple[int, Caller, PushEntryResponse]] = attrs.field(factory=deque)
+    """Responses for after a sync, with the end of the log that they acknowledge, which rises: a cut clears them."""
     _dropped: list[Caller] = attrs.field(factory=list)
 
     def take_dropped(self) -> list[Caller]:
@@ -150,14 +156,21 @@ class Follower(Generic[Caller]):
             self._held.clear()
             self._appends.clear()
             self._waiting_bytes = 0
-        if self.member.role is Role.FOLLOWER:
-            self._apply(waiting)
-        else:
+        if self.member.role is not Role.FOLLOWER:
             self._respond(waiting, DLedgerCode.NOT_FOLLOWER)
+        elif self.truncations.is_busy:
+            self._respond(waiting, DLedgerCode.PUSH_REQUEST_IS_FULL)
+        elif waiting.request.type is PushType.TRUNCATE:
+            self._truncate(waiting)
+        else:
+            self._apply(waiting)
 
     def work(self, now: int) -> None:
-        """Apply the APPENDs that fit. A member that does not follow keeps them."""
-        if self.member.role is not Role.FOLLOWER:
+        """Apply the APPENDs that fit.
+
+        A member that does not follow, or that truncates, keeps them.
+        """
+        if self.member.role is not Role.FOLLOWER or self.truncations.is_busy:
             return
         while self.store.end_index + 1 in self._appends:
             self._apply(self._take(self.store.end_index + 1))
@@ -174,17 +187,22 @@ class Follower(Generic[Caller]):
                     self._append(request)
                 case PushType.COMPARE:
                     self._compare(request)
-                case PushType.TRUNCATE:
-                    self._truncate(request)
-            if request.type is not PushType.COMPARE and request.term >= self.member.term:
-                self.store.commit(request.commit_index)
+            if request.type is not PushType.COMPARE:
+                self._commit(request)
         except (DLedgerError, OSError):
             is_commit = request.type is PushType.COMMIT
             self._respond(waiting, DLedgerCode.UNKNOWN if is_commit else DLedgerCode.INCONSISTENT_STATE)
         else:
             self._respond(waiting, DLedgerCode.SUCCESS)
         finally:
-            self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
+            self._note_end()
+
+    def _note_end(self) -> None:
+        self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
+
+    def _commit(self, request: PushEntryRequest) -> None:
+        if request.term >= self.member.term:
+            self.store.commit(request.commit_index)
 
     def _append(self, request: PushEntryRequest) -> None:
         self._check_leader(request)
@@ -197,21 +215,52 @@ class Follower(Generic[Caller]):
         if self.store.get(entry.index) != entry:
             raise DLedgerError(DLedgerCode.INCONSISTENT_STATE, f"entry {entry.index} differs")
 
-    def _truncate(self, request: PushEntryRequest) -> None:
-        """Truncate the log, and forget commits that the cut contradicts.
+    def _truncate(self, waiting: _Waiting[Caller]) -> None:
+        """Cut the log, and forget commits that the cut contradicts.
+
+        All else waits for the disk.
 
         DLedger leaves the committed index beyond the end: readers then see entries that no quorum has, or begin within
         one, and a leader waits forever until its end is committed.
         """
-        self._check_leader(request)
+        request = waiting.request
         entry = request.entries[0].entry()
-        before = entry.index - 1
         try:
-            is_own = self.store.truncate(entry)
-        except OSError:  # the log is cut, but its disk fails
-            self.store.lower_commit(min(before, self.store.end_index))
+            self._check_leader(request)
+            is_own = self.store.cut_at(entry)
+        except DLedgerError:
+            self._respond(waiting, DLedgerCode.INCONSISTENT_STATE)
+            return
+        self.store.lower_commit(entry.index if is_own else -1)
+        self._note_end()
+        self.truncations.start(self._end_of_truncation(waiting, is_own=is_own))
+
+    def _end_of_truncation(self, waiting: _Waiting[Caller], *, is_own: bool) -> DiskCalls[None]:
+        """Make the cut durable, store the leader's entry, and respond; any error is 406.
+
+        The member may change its role between two calls. OSError: the cut may have to be completed.
+        """
+        request = waiting.request
+        try:
+            yield from self.store.completion_of_cut()
+            if not is_own:
+                self._check_follows(request)
+                self.store.place(request.entries[0].entry())
+            self._commit(request)
+        except DLedgerError:
+            self._respond(waiting, DLedgerCode.INCONSISTENT_STATE)
+        except OSError:
+            self._respond(waiting, DLedgerCode.INCONSISTENT_STATE)
             raise
-        self.store.lower_commit(entry.index if is_own else before)
+        else:
+            self._respond(waiting, DLedgerCode.SUCCESS)
+        finally:
+            self._note_end()
+
+    def _check_follows(self, request: PushEntryRequest) -> None:
+        if self.member.role is not Role.FOLLOWER:
+            raise DLedgerError(DLedgerCode.NOT_FOLLOWER, f"{self.member.role} != FOLLOWER")
+        self._check_leader(request)
 
     def _check_leader(self, request: PushEntryRequest) -> None:
         if request.term != self.member.term:
@@ -264,6 +313,7 @@ class Follower(Generic[Caller]):
 
     def release(self) -> None:
         """Send the responses that acknowledge only entries on disk."""
-        synced = self.store.synced_end
-        self._responses += [(caller, response) for end, caller, response in self._held if end <= synced]
-        self._held = [held for held in self._held if held[0] > synced]
+        held, synced = self._held, self.store.synced_end
+        while held and held[0][0] <= synced:
+            _, caller, response = held.popleft()
+            self._responses.append((caller, response))

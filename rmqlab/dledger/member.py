@@ -73,7 +73,7 @@ class Member:
 
     settings: GroupSettings
     save: Callable[[Ballot], None]
-    """Makes a ballot durable before it counts (dledger#7). If it raises, the ballot does not count."""
+    """Receives each new ballot. Its owner sends nothing before it is durable (dledger#7)."""
     ballot: Ballot = Ballot()
     end_index: int = -1
     end_term: int = -1
@@ -135,7 +135,7 @@ class Member:
             raise DLedgerError(DLedgerCode.UNKNOWN_GROUP, f"{request.group} != {self.settings.group}")
 
     def vote_for(self, peer: str) -> None:
-        """Vote in the current term. Errors of `save`: the vote does not count."""
+        """Vote in the current term."""
         self._set_ballot(Ballot(self.term, peer))
 
     def next_term(self) -> int:
@@ -146,8 +146,8 @@ class Member:
         return self.term
 
     def _set_ballot(self, ballot: Ballot) -> None:
-        self.save(ballot)
         self.ballot = ballot
+        self.save(ballot)
 
     def become_leader(self) -> None:
         self.role, self.leader_id = Role.LEADER, self.self_id

@@ -55,7 +55,7 @@ class BodyChecks:
 def recover(data: FileQueue, index: FileQueue, checks: BodyChecks) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
-    The bytes behind that entry become zeros. DLedger checks headers only. A power loss may leave an entry's header, but
+    The bytes behind that entry become zeros, which are synced. DLedger checks headers only. A power loss may leave an entry's header, but
     not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
     them the member could lead, and replace the right entries of the others. A torn entry among those that were not
     synced is dropped with all behind it.
@@ -75,8 +75,9 @@ def recover(data: FileQueue, index: FileQueue, checks: BodyChecks) -> LogEnd:
         logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
         end = _end_with(data, index, end.index - 1)
     data.trim(end.position)
-    if data.last is not None:  # otherwise an entry that was cut may follow a new one of the same size
-        zero_from(data.last.path, data.last.wrote, data.disk)
+    last = data.last  # otherwise an entry that was cut may follow a new one of the same size, also after a power loss
+    if last is not None and zero_from(last.path, last.wrote, data.disk):
+        last.sync()
     index.trim((end.index + 1) * UNIT.size)
     return end
 

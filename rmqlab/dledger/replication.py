@@ -8,6 +8,7 @@ import attrs
 from rmqlab.dledger.acks import Acks
 from rmqlab.dledger.bodies import AppendEntryResponse, PushEntryRequest, PushEntryResponse, refusal
 from rmqlab.dledger.codes import DLedgerError
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore, Prepare
 from rmqlab.dledger.follower import Follower
@@ -25,7 +26,7 @@ class Replication(Generic[Appender, Peer]):
     """The parts for each role; those of other roles rest.
 
     Call `work` after each change of role and at `wake_at`. After each call, send what `take_pushes` and
-    `take_responses` return, and finish the appends of `take_outcomes`.
+    `take_responses` return, finish the appends of `take_outcomes`, and make the calls of `truncations`.
     """
 
     member: Member
@@ -33,6 +34,8 @@ class Replication(Generic[Appender, Peer]):
     acks: Acks[Appender]
     follower: Follower[Peer]
     pushers: dict[str, Pusher]
+    truncations: DiskWork
+    """A cut that could not be completed is completed later, in any role. Until then the store refuses appends."""
 
     @classmethod
     def of(cls, member: Member, store: EntryStore) -> Self:
@@ -43,17 +46,20 @@ class Replication(Generic[Appender, Peer]):
         member.end_index, member.end_term = store.end_index, store.end_term
         acks: Acks[Appender] = Acks(member, store)
         pushers = {peer: Pusher(member, store, acks, peer) for peer in member.settings.others}
-        return cls(member, store, acks, Follower(member, store), pushers)
+        truncations = DiskWork("the cut of its log", lambda: store.cut.is_pending, store.completion_of_cut)
+        return cls(member, store, acks, Follower(member, store, truncations), pushers, truncations)
 
     @property
     def wake_at(self) -> int | None:
         """Time of the next `work` without input; None if only an input can cause one."""
-        times = [self.follower.wake_at, self.acks.wake_at, *(each.wake_at for each in self.pushers.values())]
+        times = [self.follower.wake_at, self.acks.wake_at, self.truncations.wake_at]
+        times += [pusher.wake_at for pusher in self.pushers.values()]
         return min((time for time in times if time is not None), default=None)
 
     def work(self, now: int) -> None:
         """Send due pushes and apply due requests."""
         self.acks.check(now)
+        self.truncations.work(now)
         self.follower.work(now)
         for pusher in self.pushers.values():
             pusher.work(now)

@@ -8,6 +8,7 @@ from typing import Final, Generic, Self, TypeVar
 
 import attrs
 
+from rmqlab.dledger.ballotfile import BallotFile
 from rmqlab.dledger.bodies import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -26,6 +27,7 @@ from rmqlab.dledger.bodies import (
     refusal,
 )
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
 from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
 from rmqlab.dledger.entrystore import EntryStore, Prepare
@@ -49,6 +51,7 @@ _CODES: Final[dict[type[Message], DLedgerRequestCode]] = {
 }
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 Caller = TypeVar("Caller")
 """The owner's reference for the response: a connection and a request's number."""
 Appender = TypeVar("Appender")
@@ -87,7 +90,7 @@ class Server(Generic[Appender, Caller]):
     """Elector, replication and transfer of one member.
 
     Call `work` at `wake_at`. After each call, send `take_calls` and `take_responses`, finish the appends of
-    `take_outcomes`, and follow `take_role_changes`.
+    `take_outcomes`, follow `take_role_changes`, and let a thread make the calls of `disk_work`.
     """
 
     member: Member
@@ -96,8 +99,11 @@ class Server(Generic[Appender, Caller]):
     replication: Replication[Appender | ClientAppend[Caller], Caller]
     transfer: Transfer[Caller]
     peer_lists: PeerLists
+    ballots: BallotFile
+    ballot_work: DiskWork
     _calls: list[Call] = attrs.field(factory=list)
     _responses: list[tuple[Caller, Message]] = attrs.field(factory=list)
+    _dropped: list[Caller] = attrs.field(factory=list)
     _role_changes: list[RoleChange] = attrs.field(factory=list)
     _outcomes: list[tuple[Appender, AppendEntryResponse]] = attrs.field(factory=list)
     prepare: Prepare | None = None
@@ -107,49 +113,69 @@ class Server(Generic[Appender, Caller]):
 
     @classmethod
     def of(cls, member: Member, store: EntryStore, random_below: Callable[[int], int]) -> Self:
-        """Return the server of a member with an open log."""
+        """Return the server of a member with an open log.
+
+        The member's `save` makes a ballot durable: it becomes one of the slow calls.
+        """
         replication: Replication[Appender | ClientAppend[Caller], Caller] = Replication.of(member, store)
         elector = Elector(member, random_below)
         transfer: Transfer[Caller] = Transfer(elector, replication.acks)
-        return cls(member, store, elector, replication, transfer, PeerLists(member.settings))
+        ballots = BallotFile(member.save)
+        member.save = ballots.save
+        ballot_work = DiskWork("its term and vote", lambda: not ballots.is_durable, ballots.saving)
+        peer_lists = PeerLists(member.settings)
+        return cls(member, store, elector, replication, transfer, peer_lists, ballots, ballot_work)
 
     # ---- outputs ----
 
     def take_calls(self) -> list[Call]:
         """Return the requests to send, once."""
-        calls, self._calls = self._calls, []
-        return calls
+        return self._take(self._calls)
 
     def take_responses(self) -> list[tuple[Caller, Message]]:
         """Return the responses to send, once."""
-        responses, self._responses = self._responses, []
-        return responses
+        return self._take(self._responses)
 
     def take_dropped(self) -> list[Caller]:
         """Return the requests that get no response, once."""
-        return self.replication.take_dropped() + self.transfer.take_dropped()
+        dropped, self._dropped = self._dropped, []
+        return dropped + self.replication.take_dropped() + self.transfer.take_dropped()
 
     def take_outcomes(self) -> list[tuple[Appender, AppendEntryResponse]]:
         """Return the appends that are decided, once."""
-        outcomes, self._outcomes = self._outcomes, []
-        return outcomes
+        return self._take(self._outcomes)
+
+    @property
+    def disk_work(self) -> tuple[DiskWork, ...]:
+        """Slow calls to make; call `resume` after the last one of each."""
+        return (self.replication.truncations, self.ballot_work)
 
     def take_role_changes(self) -> list[RoleChange]:
         """Return the changes since the last call, oldest first."""
-        changes, self._role_changes = self._role_changes, []
-        return changes
+        return self._take(self._role_changes)
+
+    def _take(self, outputs: list[T]) -> list[T]:
+        """Empty a list of outputs, and return what it had.
+
+        Nothing before the ballot is durable: after a kill, the member could vote again in its term.
+        """
+        if not self.ballots.is_durable:
+            return []
+        taken = outputs.copy()
+        outputs.clear()
+        return taken
 
     @property
     def wake_at(self) -> int:
         """Time of the next `work`; it may be in the past."""
-        parts = (self.elector, self.replication, self.transfer, self.peer_lists)
+        parts = (self.elector, self.replication, self.transfer, self.peer_lists, self.ballot_work)
         times = (part.wake_at for part in parts)
         return min(time for time in times if time is not None)
 
     # ---- inputs ----
 
     def work(self, now: int) -> None:
-        """Do all due work. OSError if the term cannot be written: call again later."""
+        """Do all due work."""
         for peer in self.peer_lists.take_due(now):
             self._ask_for_list(peer)
         self.elector.tick(now)
@@ -165,6 +191,23 @@ class Server(Generic[Appender, Caller]):
         """Act on a sync of the log; `EntryStore.synced_end` has its end."""
         self.replication.note_synced(now)
         self._settle(now)
+
+    def resume(self, now: int) -> None:
+        """Act on the end of slow calls.
+
+        If a ballot could not be written, the outputs that wait for it are dropped.
+        """
+        if not self.ballots.is_durable and self.ballot_work.error:
+            self._drop_outputs(now)
+        self._settle(now)
+
+    def _drop_outputs(self, now: int) -> None:
+        """End all calls as if they had failed, and leave all requests without response."""
+        calls, self._calls = self._calls, []
+        self._dropped += [caller for caller, _ in self._responses]
+        self._responses.clear()
+        for call in calls:
+            call.on_response(None, now)
 
     def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:
         """Accept a request of a peer or a client (dledger#13).
@@ -264,6 +307,7 @@ class Server(Generic[Appender, Caller]):
         self._calls += map(self._election_call, self.elector.take_requests())
         self._calls += map(self._push_call, self.replication.take_pushes())
         self._calls += map(self._transfer_call, self.transfer.take_calls())
+        self.ballot_work.work(now)
 
     def _election_call(self, outgoing: Outgoing) -> Call:
         ballots = outgoing.round

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlab.store.files.diskcalls import DiskCalls
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
 
 _SAVE_STEP: Final = 1 << 20
@@ -91,23 +92,30 @@ def deletion_of_all(store: MessageStore, on_emptied: Callable[[], object] = lamb
     delete a file of the log: the store is left with a log that begins later.
     """
 
+    index_files: list[LogFile] = []
+
     def forget_if_empty() -> None:
         if not store.log.files.files:
             on_emptied()
-            forget_all(store)
+            index_files.extend(forget_all(store))
 
     if not store.log.files.files:
         forget_if_empty()
     while store.log.files.files:
         yield from store.log.files.deletion_of_first(forget_if_empty)
+    for file in index_files:
+        yield file.discard
 
 
-def forget_all(store: MessageStore) -> None:
-    """Drop queues and index, because the log is empty and begins again."""
+def forget_all(store: MessageStore) -> list[LogFile]:
+    """Drop queues and index, because the log is empty and begins again.
+
+    Return the files of the index, for the caller to discard: deleting one of 400 MB takes long.
+    """
     store.putter.recent.clear()
     store.queues.delete_all()
-    if store.index is not None:
-        store.index.destroy()
+    index_files = store.index.detach_all() if store.index is not None else []
     store.dispatcher.reset_store()
     store.flusher.cut(0)
     _lower_checkpoint(store, 0)
+    return index_files

@@ -14,7 +14,8 @@ from pathlib import Path
 import attrs
 
 from rmqlab.store.files.diskcalls import run_calls
-from tests.dledger.faultygroup import FaultyGroup, Node
+from tests.dledger.faultygroup import FaultyGroup
+from tests.dledger.faultynode import Node
 from tests.dledger.stores import fastest_place, unmapped_at_end
 
 STEPS = 60

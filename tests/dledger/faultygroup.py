@@ -8,8 +8,7 @@ import contextlib
 import functools
 import heapq
 import random
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,108 +17,16 @@ import attrs
 from rmqlab.dledger.bodies import LeadershipTransferRequest, Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
 from rmqlab.dledger.elector import RoleChange
-from rmqlab.dledger.entry import HEADER
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.dledger.member import Member, Role, load_ballot, save_ballot
-from rmqlab.dledger.recovery import BodyChecks
-from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call, Server
+from rmqlab.dledger.member import Role
+from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
+from rmqlab.store.files.diskcalls import DiskCalls
+from tests.dledger.faultynode import Appended, Caller, Node, whole_body
 from tests.dledger.raftinvariants import Invariants
-from tests.dledger.volatiledisk import VolatileDisk
 
-DATA_FILE: Final = 2048
-INDEX_FILE: Final = 64 * 32
 FLUSH_AFTER: Final = 10
 OPERATOR: Final = "operator"
-
-
-@attrs.frozen(eq=False)
-class Caller:
-    """A call that waits for its response; without a call it is an operator's."""
-
-    sender: "Node | None"
-    call: Call | None = None
-    epoch: int = 0
-    """The resets of the connection before it."""
-    is_ended: list[bool] = attrs.field(factory=list)
-
-
-@attrs.frozen(eq=False)
-class Appended:
-    """An append that waits: its entries are filled in once it was accepted."""
-
-    indexes: list[int] = attrs.field(factory=list)
-
-
-GroupServer = Server[Appended, Caller]
-
-
-def is_whole(body: bytes | memoryview) -> bool:
-    """Return True for a body that begins with the checksum of the rest."""
-    return len(body) > 4 and zlib.crc32(body[4:]).to_bytes(4, "big") == bytes(body[:4])
-
-
-def whole_body(content: bytes) -> bytes:
-    """Return a body with its checksum."""
-    return zlib.crc32(content).to_bytes(4, "big") + content
-
-
-@attrs.define(eq=False)
-class Node:
-    """One member: its files, and the process while it runs."""
-
-    settings: GroupSettings
-    root: Path
-    chance: random.Random
-    disk: VolatileDisk = attrs.field(init=False)
-    server: GroupServer | None = None
-    starts: int = 0
-    wake_at: int = 2**62
-    """Time of the next planned turn."""
-    paused_until: int = 0
-    is_flush_planned: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        self.disk = VolatileDisk(self.chance)
-
-    @property
-    def name(self) -> str:
-        return self.settings.self_id
-
-    @property
-    def start_name(self) -> str:
-        """Name of this start of the process."""
-        return f"{self.name}#{self.starts}"
-
-    @property
-    def running(self) -> GroupServer:
-        assert self.server is not None
-        return self.server
-
-    def start(self) -> None:
-        """Start on the files that are there."""
-        self.starts += 1
-        self.is_flush_planned = False
-        checks = BodyChecks(is_whole, lambda view, at, header: not is_whole(view[at + HEADER.size : at + header.size]))
-        store = EntryStore.open(self.root, DATA_FILE, INDEX_FILE, disk=self.disk, checks=checks)
-        save = functools.partial(save_ballot, self.disk, self.root)
-        member = Member(self.settings, save, load_ballot(self.disk, self.root))
-        self.server, self.wake_at, self.paused_until = Server.of(member, store, self.chance.randrange), 2**62, 0
-
-    def kill(self) -> None:
-        """Lose all but the files."""
-        if self.server is not None:
-            self.server.store.unmap()
-            self.server = None
-
-    def lose_power(self) -> None:
-        """Lose unsynced bytes, too, but no more than those of a data file."""
-        store = None if self.server is None else self.server.store
-        if store is not None and store.synced_end < store.data.max_offset - DATA_FILE:
-            self.disk.failures = 0.0
-            store.flush()
-        self.kill()
-        self.disk.lose_power(self.root)
 
 
 @attrs.define(eq=False)
@@ -145,6 +52,8 @@ class FaultyGroup:
     has_batches: bool = False
     preferred: tuple[str, ...] = ()
     acks_after_sync: bool = False
+    call_times: Sequence[int] = (1, 1, 5, 100, 2000)
+    """How long a call takes that a member lets a thread make."""
     now: int = 0
     nodes: dict[str, Node] = attrs.field(init=False)
     invariants: Invariants = attrs.field(init=False)
@@ -288,8 +197,7 @@ class FaultyGroup:
             self._later(node.paused_until, functools.partial(self._wake, node, start, node.paused_until))
             return
         node.wake_at = 2**62
-        with contextlib.suppress(OSError):  # the broker calls it again
-            node.running.work(self.now)
+        node.running.work(self.now)
         self._settle(node)
 
     # ---- messages ----
@@ -332,6 +240,9 @@ class FaultyGroup:
             if outcome.dledger_code is DLedgerCode.SUCCESS:
                 self.invariants.note_acknowledged([server.store.get(index) for index in appended.indexes])
                 self.invariants.observe(self.stores)
+        for work in server.disk_work:
+            for calls in work.take_started():
+                self._make_calls(node, node.starts, calls)
         for change in server.take_role_changes():
             self._check_change(node, change)
         if (
@@ -341,6 +252,31 @@ class FaultyGroup:
         ):
             self._flush_later(node)
         self._plan(node)
+
+    def _make_calls(self, node: Node, start: int, calls: DiskCalls[None], error: OSError | None = None) -> None:
+        """Let a member make slow calls, during which all else goes on."""
+        if node.server is None or node.starts != start:
+            return
+        try:
+            call = next(calls) if error is None else calls.throw(error)
+        except StopIteration:
+            node.running.resume(self.now)
+            self._settle(node)
+        else:
+            self._later(
+                self.now + self.chance.choice(self.call_times),
+                functools.partial(self._make_call, node, start, calls, call),
+            )
+
+    def _make_call(self, node: Node, start: int, calls: DiskCalls[None], call: Callable[[], object]) -> None:
+        if node.server is None or node.starts != start:
+            return
+        try:
+            call()
+        except OSError as exc:
+            self._make_calls(node, start, calls, exc)
+        else:
+            self._make_calls(node, start, calls)
 
     def _check_change(self, node: Node, change: RoleChange) -> None:
         if change.role is Role.LEADER:

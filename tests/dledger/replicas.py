@@ -11,6 +11,7 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.pusher import Push
 from rmqlab.dledger.replication import Replication
+from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.electorate import CALL_TIMEOUT, Electorate
 
 Reply = Callable[[PushEntryResponse], None]
@@ -69,6 +70,9 @@ class Replicas(Electorate):
         replication = self.replications.get(peer)
         if replication is None:
             return
+        for calls in replication.truncations.take_started():
+            run_calls(calls)
+            replication.work(self.now)
         for push in replication.take_pushes():
             self._push(peer, replication, push)
         for reply, response in replication.take_responses():

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
+from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.store.files.diskcalls import run_calls
+
+
+def truncate(store: EntryStore, entry: Entry) -> None:
+    """Make a leader's entry the last one, as a follower does. OSError."""
+    is_own = store.cut_at(entry)
+    run_calls(store.completion_of_cut())
+    if not is_own:
+        store.place(entry)
 
 
 def fastest_place() -> Path | None:

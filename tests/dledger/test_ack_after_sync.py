@@ -1,6 +1,7 @@
 """Members that acknowledge entries once they are on disk."""
 
 import random
+from collections import deque
 from pathlib import Path
 
 import attrs
@@ -12,7 +13,7 @@ from rmqlab.dledger.replication import Replication
 from tests.dledger.faultschedule import play
 from tests.dledger.faultygroup import FaultyGroup
 from tests.dledger.leaders import new_leader
-from tests.dledger.test_replication import chain, codes, new_follower, push
+from tests.dledger.test_replication import chain, codes, finish_disk_work, new_follower, push
 
 
 def syncing_follower(root: Path, entries: int = 0) -> Follower[str]:
@@ -52,6 +53,7 @@ def test_a_truncation_forgets_responses_for_what_it_cuts(tmp_path: Path) -> None
     follower.handle(push(PushType.APPEND, first), "first", 0)
     follower.handle(push(PushType.APPEND, second), "second", 0)
     follower.handle(push(PushType.TRUNCATE, first), "truncate", 0)
+    finish_disk_work(follower)
     assert follower.take_dropped() == ["first", "second"]
     follower.store.flush()
     follower.release()
@@ -112,3 +114,27 @@ def test_the_loss_of_power_of_all_members(tmp_path: Path, *, acks_after_sync: bo
     group.run(15_000)
     (leader,) = group.leaders
     assert leader.running.store.end_index == (0 if acks_after_sync else -1)
+
+
+class CountedEnd(int):
+    """The end of a log that counts how often it was compared."""
+
+    count = 0
+
+    def __le__(self, other: int) -> bool:
+        CountedEnd.count += 1
+        return int(self) <= int(other)
+
+
+def test_each_held_response_is_looked_at_once(tmp_path: Path) -> None:
+    """Up to 2000 wait, and each APPEND looks whether some may go."""
+    follower = syncing_follower(tmp_path)
+    entries = chain(0, 0, *(b"%d" % number for number in range(20)))
+    for entry in entries:
+        follower.handle(push(PushType.APPEND, entry), f"append {entry.index}", 0)
+    follower._held = deque((CountedEnd(end), *held) for end, *held in follower._held)  # type: ignore[misc]
+    for number in range(20):
+        follower.store.synced_end = entries[number].end
+        follower.release()
+    assert len(codes(follower)) == 20
+    assert CountedEnd.count < 3 * 20

@@ -190,19 +190,6 @@ def test_a_greater_term_is_entered_without_votes() -> None:
     assert elector.handle_vote(VoteRequest(leader_id="n1", term=9)).vote_result is VoteResult.ACCEPT
 
 
-def test_a_vote_that_fails_to_save_is_not_granted() -> None:
-    """dledger#7"""
-    elector = new_elector(3)
-
-    def fail(_ballot: Ballot) -> None:
-        raise OSError(28, "No space left on device")
-
-    elector.member.save = fail
-    with pytest.raises(OSError, match="No space"):
-        elector.handle_vote(VoteRequest(leader_id="n1", term=3))
-    assert elector.member.ballot == Ballot(3)
-
-
 # ---- leader and follower ----
 
 

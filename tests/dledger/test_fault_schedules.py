@@ -32,7 +32,7 @@ def lead_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_ballots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tests.dledger.faultygroup.save_ballot", lambda *_arguments: None)
+    patch.setattr("tests.dledger.faultynode.save_ballot", lambda *_arguments: None)
 
 
 def leave_ballots_unsynced(patch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,10 @@ def vote_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seed", "found"),
     [
-        (lead_again, 0, "term 2 has two leaders: n1#1 and n1#2"),
-        (forget_ballots, 0, "term 1 has two leaders: n1#1 and n1#2"),
-        (leave_ballots_unsynced, 1, "term 4 has two leaders"),
-        (vote_for_shorter_logs, 4, "leads without entry"),
+        (lead_again, 1, "term 2 has two leaders: n1#1 and n1#2"),
+        (forget_ballots, 1, "term 2 has two leaders: n1#1 and n1#2"),
+        (leave_ballots_unsynced, 2, "term 3 has two leaders"),
+        (vote_for_shorter_logs, 1, "leads without entry"),
     ],
 )
 def test_a_planted_bug_breaks_an_invariant(

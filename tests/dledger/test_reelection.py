@@ -11,7 +11,8 @@ from rmqlab.dledger.codes import VoteResult
 from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.member import Ballot, Member, Role
 from tests.dledger.electorate import Electorate
-from tests.dledger.faultygroup import FaultyGroup, Node
+from tests.dledger.faultygroup import FaultyGroup
+from tests.dledger.faultynode import Node
 from tests.dledger.test_elector import new_elector, no_save, votes_of
 
 
@@ -83,7 +84,7 @@ def test_what_a_majority_has_synced_survives_a_leader_that_lost_its_tail(tmp_pat
 
     The entries that it lost win the next election then.
     """
-    group = FaultyGroup(tmp_path, 3, random.Random(1), loses_power=True)
+    group = FaultyGroup(tmp_path, 3, random.Random(1), loses_power=True, call_times=[1])
     group.run(4000)
     (leader,) = group.leaders
     leader.disk.keeps_unsynced = False

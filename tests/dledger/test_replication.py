@@ -6,22 +6,25 @@ import pytest
 
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.follower import LAST_INDEX, LAST_POSITION, Follower
 from rmqlab.dledger.member import Ballot
+from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.leaders import appending, new_leader, new_member, of_n1
 from tests.dledger.replicas import DATA_FILE, INDEX_FILE
 
 
-def new_follower(root: Path, entries: int = 0) -> Follower[str]:
+def new_follower(root: Path, entries: int = 0, disk: Disk | None = None) -> Follower[str]:
     """Return n0 as follower of n1 in term 3, with some entries of term 1."""
-    store = EntryStore.open(root, DATA_FILE, INDEX_FILE)
+    store = EntryStore.open(root, DATA_FILE, INDEX_FILE, disk)
     for number in range(entries):
         store.append(1, b"%d" % number)
     member = new_member()
     member.become_follower("n1")
-    return Follower(member, store)
+    return Follower(member, store, DiskWork("the cut", lambda: store.cut.is_pending, store.completion_of_cut))
 
 
 def push(push_type: PushType, *entries: Entry, commit: int = -1, term: int = 3, leader: str = "n1") -> PushEntryRequest:
@@ -44,6 +47,13 @@ def chain(first: int, pos: int, *bodies: bytes, term: int = 3) -> list[Entry]:
     for number, body in enumerate(bodies):
         entries.append(Entry(index=first + number, term=term, pos=entries[-1].end if entries else pos, body=body))
     return entries
+
+
+def finish_disk_work(follower: Follower[str]) -> None:
+    """Make the calls that wait for the disk."""
+    for calls in follower.truncations.take_started():
+        run_calls(calls)
+    follower.work(0)
 
 
 def codes(follower: Follower[str]) -> dict[str, int]:
@@ -152,6 +162,7 @@ def test_a_truncation_leaves_room_behind_it(tmp_path: Path) -> None:
             follower.handle(push(PushType.TRUNCATE, far), "far", 0)
     near = Entry(index=LAST_INDEX // 2 - 1, term=3, pos=0, body=b"x")
     follower.handle(push(PushType.TRUNCATE, near), "near", 0)
+    finish_disk_work(follower)
     (following,) = chain(LAST_INDEX // 2, near.end, b"y")
     follower.handle(push(PushType.APPEND, following), "following", 0)
     assert codes(follower) == {"near": 200, "following": 200}

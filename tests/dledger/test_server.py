@@ -24,6 +24,7 @@ from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, Role
 from rmqlab.dledger.server import Call, Server
 from rmqlab.remoting.body import BodyError
+from rmqlab.store.files.diskcalls import run_calls
 
 PEERS = {"n0": "host:1", "n1": "host:2", "n2": "host:3"}
 Caller = tuple[str, Call] | str
@@ -59,6 +60,10 @@ class Group:
 
     def _deliver(self, peer: str) -> bool:
         server = self.servers[peer]
+        for work in server.disk_work:
+            for slow in work.take_started():
+                run_calls(slow)
+                server.resume(self.now)
         calls, responses = server.take_calls(), server.take_responses()
         self.acknowledged += [appender for appender, outcome in server.take_outcomes() if outcome.code == 200]
         for call in calls:

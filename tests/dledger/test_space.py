@@ -9,6 +9,7 @@ from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.replicas import DATA_FILE, INDEX_FILE, Replicas
+from tests.dledger.stores import truncate
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_full_disk_refuses_appends_of_any_role_but_no_truncate(tmp_path: Path)
         with pytest.raises(DLedgerError) as caught:
             append()
         assert caught.value.code is DLedgerCode.DISK_FULL
-    store.truncate(following)
+    truncate(store, following)
     assert store.end_index == 1
 
 

@@ -127,14 +127,25 @@ class FileQueue:
 
         Bytes are not cleared; later files are deleted. Never raises OSError.
         """
-        kept: list[LogFile] = []
-        for file in reversed(self.files):
-            if end < file.first_offset:
-                file.discard()
-                continue
+        for file in self.detach_behind(end):
+            file.discard()
+
+    def detach_behind(self, end: int) -> list[LogFile]:
+        """Truncate at `end`, and return the later files, newest first.
+
+        The caller deletes them, in a thread if it likes, before a file of their names is made.
+        """
+        detached: list[LogFile] = []
+        while self.files and end < self.files[-1].first_offset:
+            detached.append(self.files.pop())
+        for file in self.files:
             file.wrote = min(file.wrote, end - file.first_offset)
-            kept.append(file)
-        self.files = kept[::-1]
+        return detached
+
+    def detach_all(self) -> list[LogFile]:
+        """Forget all files, and return them, newest first. The caller deletes them."""
+        detached, self.files = self.files[::-1], []
+        return detached
 
     def drop_first(self) -> None:
         """Delete the oldest file. After an OSError no file has changed."""
@@ -164,8 +175,7 @@ class FileQueue:
 
         Never raises OSError: a file that stays counts as empty.
         """
-        for file in reversed(self.files):
+        for file in self.detach_all():
             file.discard()
-        self.files = []
         with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
             self.disk.remove_directory(self.directory)

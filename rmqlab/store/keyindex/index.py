@@ -14,6 +14,7 @@ from rmqlab.runtime.text.localtime import local_time
 from rmqlab.store.files.claim import CompletenessClaim
 from rmqlab.store.files.disk import Disk
 from rmqlab.store.files.diskcalls import DiskCalls
+from rmqlab.store.files.logfile import LogFile
 from rmqlab.store.keyindex.indexfile import IndexFile
 from rmqlab.store.keyindex.indexkeys import IndexEntry
 
@@ -141,11 +142,11 @@ class Index:
         """Commit log offset of the last record in a file that is kept; 0 without one."""
         return self.files[-1].end_physical if self.files else 0
 
-    def destroy(self) -> None:
-        """Delete all files. Never raises OSError."""
-        for file in self.files:
-            file.file.discard()
+    def detach_all(self) -> list[LogFile]:
+        """Forget all files, and return them. The caller discards them."""
+        detached = [file.file for file in self.files]
         self.files, self.full = [], []
+        return detached
 
     def deletion_of_expired(self, log_min: int) -> DiskCalls[int]:
         """Drop files that point only below the log's minimum, never the last.

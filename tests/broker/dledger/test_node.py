@@ -1,16 +1,20 @@
 """What a member holds for another one that does not respond. No sockets."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
 import pytest
+import trio
 
 from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.dledger.bodies import EntryBody, HeartBeatRequest, Message, PushEntryRequest
+from rmqlab.dledger.diskwork import DiskWork
 from rmqlab.dledger.server import Call
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.net.dispatch import Request
+from rmqlab.store.files.diskcalls import DiskCalls
 
 PEER = "n1"
 
@@ -54,6 +58,7 @@ class Member:
             take_dropped=list,
             take_outcomes=list,
             take_role_changes=list,
+            disk_work=(),
             receive=lambda call, _body, _now: self.failed.append(call),
         )
         log = SimpleNamespace(server=server, on_append=[], now=lambda: self.now)
@@ -112,3 +117,43 @@ def test_a_request_that_waits_holds_no_content() -> None:
     command = Command(51004, body=bytes(1000))
     node.handle(command, Request(command, None))
     assert command.body == b""
+
+
+def test_slow_calls_are_made_in_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    """One after the other, while the member goes on. An error is logged once."""
+    threads: list[threading.Thread] = []
+    failures = [OSError(5, "Input/output error"), OSError(5, "Input/output error")]
+
+    def call() -> None:
+        threads.append(threading.current_thread())
+        if failures:
+            raise failures.pop()
+
+    def calls() -> DiskCalls[None]:
+        yield call
+        yield call
+
+    async def play() -> None:
+        member = Member()
+        node = member.node()
+        work = DiskWork("the cut of its log", lambda: True, calls)
+        resumed = trio.Event()
+        cast("Any", node.server).disk_work = (work,)
+        cast("Any", node.server).resume = lambda _now: resumed.set()
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + 30
+            node.tasks = nursery
+            for _ in range(3):
+                resumed = trio.Event()
+                work.start(calls())
+                node._settle()
+                assert work.is_busy
+                await resumed.wait()
+                assert not work.is_busy
+
+    trio.run(play)
+    assert len(threads) == 4
+    assert threading.current_thread() not in threads
+    assert [record.message for record in caplog.records] == [
+        "cannot write the cut of its log to disk: Input/output error; retrying"
+    ]

@@ -7,14 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import Mock
 
 import attrs
 import pytest
 
 from rmqlab.broker.dledger.entrylog import EntryLog, set_physical_offset
 from rmqlab.broker.dledger.groupstore import group_log
-from rmqlab.broker.dledger.membership import LogFollower
 from rmqlab.broker.dledger.putter import decide
 from rmqlab.dledger.bodies import AppendEntryRequest, AppendEntryResponse
 from rmqlab.dledger.codes import DLedgerRequestCode
@@ -59,6 +57,10 @@ class Member:
         self.now[0] += 100
         server = self.log.server
         server.work(self.now[0])
+        for work in server.disk_work:
+            for calls in work.take_started():
+                run_calls(calls)
+                server.resume(self.now[0])
         for call in server.take_calls():
             server.handle(call.code, call.request.encode(), None, self.now[0])  # type: ignore[arg-type]
         for decision, outcome in server.take_outcomes():
@@ -198,20 +200,6 @@ def test_the_last_record_is_dropped_if_only_its_entrys_header_is_whole(open_memb
     assert again.store.max_queue_offset("orders", 0) == 2
     assert again.put(b"again").queue_offset == 2
     assert bodies(again) == [b"0" + bytes(900), b"1" + bytes(900), b"again"]
-
-
-def test_truncated_entries_are_removed_from_log_and_queues(open_member: Open) -> None:
-    """Section 6.2: a committed entry can be replaced. No queue entry is left."""
-    member = open_member("member")
-    member.lead()
-    for number in range(10):
-        member.put(b"%d" % number)
-    entries = member.log.entries
-    entries.truncate(entries.get(6))
-    LogFollower(member.store, member.log, cast("Any", Mock())).follow()
-    assert entries.take_cut() is None
-    assert member.store.max_queue_offset("orders", 0) == 7
-    assert bodies(member) == [b"%d" % number for number in range(7)]
 
 
 def test_readers_of_files_find_the_same_records(open_member: Open) -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from rmqlab.cluster.hunt.case import FIRST_FAULT, ORDERLY, PLAIN, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.faults import KINDS, Fault, kinds_for, kinds_in
+from rmqlab.cluster.hunt.faults import KINDS, MEMBERS, Fault, kinds_for, kinds_in
 from rmqlab.cluster.hunt.groupclaims import claims_in
 from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
 from rmqlab.cluster.scenario.binding import bind_scenario
 from rmqlab.cluster.scenario.review import review
-from rmqlab.cluster.supervisor.plan.topology import MODES
+from rmqlab.cluster.supervisor.plan.topology import DLEDGER, MODES
 
 seeds = st.integers(0, 2**32)
 
@@ -317,3 +317,23 @@ def test_some_long_cases_have_a_pair_of_moves_and_no_others() -> None:
 def test_a_pair_is_drawn_only_of_kinds_that_are_asked_for() -> None:
     cases = [draw_case(seed, "hardened", ["kill"]) for seed in range(1, 61)]
     assert {fault.kind for case in cases for fault in case.faults} == {"kill"}
+
+
+OF_ACKNOWLEDGED = {"nothing-lost", "members-complete", "all-consumed", "explained"}
+"""Claims about acknowledged messages of a DLedger group with plain messages."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind", "judged"),
+    [
+        ("4.9", "kill", OF_ACKNOWLEDGED),
+        ("4.9", "power-loss", set()),
+        ("hardened", "power-loss", OF_ACKNOWLEDGED),
+        ("hardened", "disk-full", {"nothing-lost", "explained"}),
+    ],
+)
+def test_claims_about_acknowledged_messages_of_a_group(profile: str, kind: str, judged: set[str]) -> None:
+    """Hardened members sync first. One whose disk is full deletes files."""
+    case = Case(seed=1, profile=profile, mode=DLEDGER, faults=(Fault(kind, MEMBERS[0], 20.0, 10.0),))
+    names = {claim.name for claim in claims_for(case, claims_in(DLEDGER))}
+    assert names & OF_ACKNOWLEDGED == judged
