@@ -7,6 +7,7 @@ from rmqlab.cluster.plant.contradictions import CONTRADICTIONS
 from rmqlab.cluster.plant.files import FILES
 from rmqlab.cluster.plant.forged import FORGED
 from rmqlab.cluster.plant.headers import HEADERS
+from rmqlab.cluster.plant.heldback import HELD_BACK
 from rmqlab.cluster.plant.journals import JOURNALS
 from rmqlab.cluster.plant.misplaced import MISPLACED_RECORDS
 from rmqlab.cluster.plant.model import Kind
@@ -16,6 +17,17 @@ from rmqlab.cluster.plant.tables import TABLES
 
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
-    for kind in (*RECORDS, *HEADERS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *CONTRADICTIONS, *TABLES)
+    for kind in (
+        *RECORDS,
+        *HEADERS,
+        *MISPLACED_RECORDS,
+        *HELD_BACK,
+        *QUEUES,
+        *FILES,
+        *JOURNALS,
+        *FORGED,
+        *CONTRADICTIONS,
+        *TABLES,
+    )
 }
 """By name, in the order of reports."""
