@@ -34,7 +34,7 @@ def append_record(
 
 
 def _tags_code(queue: QueueEntries, like: StoredMessage, stored_at: int) -> int:
-    """Return the tags code of another record with the same tags, or with the same delay."""
+    """Return the tags code of a record with the same tags or delay."""
     _, _, tags_code = queue.entry_of(like)
     return tags_code - like.store_timestamp + stored_at if like.topic == SCHEDULE_TOPIC else tags_code
 
