@@ -14,6 +14,7 @@ from rmqlab.cluster.plant.model import Kind
 from rmqlab.cluster.plant.queues import QUEUES
 from rmqlab.cluster.plant.records import RECORDS
 from rmqlab.cluster.plant.tables import TABLES
+from rmqlab.cluster.plant.uncommitted import UNCOMMITTED
 
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
@@ -22,6 +23,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         *HEADERS,
         *MISPLACED_RECORDS,
         *HELD_BACK,
+        *UNCOMMITTED,
         *QUEUES,
         *FILES,
         *JOURNALS,

@@ -1,8 +1,9 @@
 """Records the run for planted violations: quiet, without findings."""
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -22,6 +23,7 @@ SENDS = 480
 """At 12 a second: the topics are older than the 30 s below which `topics_missing` does not count them."""
 DELAYED_SENDS = 12
 HALF_SENDS = 12
+"""Of each producer of half messages."""
 _TIMEOUT = 120
 """Real seconds for each thing that is waited for."""
 
@@ -42,6 +44,14 @@ SPEC = ClusterSpec(
 """A slave and an acknowledgement from it for each master, so that every store has every acknowledged message."""
 
 
+PRODUCERS: Sequence[Mapping[str, Any]] = (
+    {"topic": TOPIC, "group": "till", "rate_per_second": 12.0, "count": SENDS, "tags": "new"},
+    {"topic": LATER_TOPIC, "group": "clerk", "count": DELAYED_SENDS, "delay_level": 1},
+    {"topic": PAID_TOPIC, "group": "bank", "count": HALF_SENDS, "transaction": "commit"},
+    {"topic": PAID_TOPIC, "group": "bank", "count": HALF_SENDS, "transaction": "rollback"},
+)
+
+
 async def record(directory: Path) -> None:
     """Run a cluster until all messages are delivered and saved, and stop it cleanly.
 
@@ -51,31 +61,8 @@ async def record(directory: Path) -> None:
         for group in ("broker-a", "broker-b"):
             await cluster.wait_until(f"slave-in-sync {group}")
         producers = [
-            await cluster.run_workload("rmqlab.cluster.workload.produce", config)
-            for config in (
-                {
-                    "topic": TOPIC,
-                    "group": "till",
-                    "rate_per_second": 12.0,
-                    "count": SENDS,
-                    "tags": "new",
-                    "send_timeout": 60.0,
-                },
-                {
-                    "topic": LATER_TOPIC,
-                    "group": "clerk",
-                    "count": DELAYED_SENDS,
-                    "delay_level": 1,
-                    "send_timeout": 60.0,
-                },
-                {
-                    "topic": PAID_TOPIC,
-                    "group": "bank",
-                    "count": HALF_SENDS,
-                    "transaction": "commit",
-                    "send_timeout": 60.0,
-                },
-            )
+            await cluster.run_workload("rmqlab.cluster.workload.produce", {"send_timeout": 60.0, **config})
+            for config in PRODUCERS
         ]
         await _until(cluster, _has_sent({TOPIC, LATER_TOPIC, PAID_TOPIC}))
         consumers = [

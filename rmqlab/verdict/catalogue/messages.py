@@ -283,6 +283,21 @@ DELIVERED_EARLY: Final = Metric(
     excused_by=DISTURBANCES | PRODUCER_JOURNALS,
 )
 
+STORED_UNCOMMITTED: Final = Metric(
+    name="stored_uncommitted",
+    unit=MESSAGES,
+    text="not committed by their producer, and stored in their own topic",
+    definition="Half messages whose producer rolled them back, or left them undecided, without a check of their"
+    " transaction state by a broker, which producers of the journal answer with a commit, and of which a store has a"
+    " record under their own topic, or one that is delayed for it.",
+    blind_to="messages of clients that keep no journal, and of producers before these recorded which messages they did"
+    " not commit; rolled back messages whose state a broker checked",
+    unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+    rests_on=PRODUCER_JOURNALS,
+    is_floor=True,
+    excused_by=PRODUCER_JOURNALS,
+)
+
 OVERDUE: Final = Metric(
     name="overdue",
     unit=MESSAGES,

@@ -34,8 +34,8 @@ SAMPLED = 10
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there when it is due."""
 HALF_SENDS = 3
-"""Committed half messages, to a third topic."""
-ALL_SENDS = SENDS + DELAYED_SENDS + HALF_SENDS
+"""Committed half messages, to a third topic, and as many that are rolled back."""
+ALL_SENDS = SENDS + DELAYED_SENDS + 2 * HALF_SENDS
 RUN = "5a11"
 STARTING = {"rate": 1.0, "role": "SYNC_MASTER", "profile": "4.9"}
 RECORD = {"run": RUN, "spec": STARTING, "placement": {"network": "127.77", "subnet": 1, "slots": {"broker-a": 20}}}
@@ -65,14 +65,20 @@ def made_up_run() -> MadeUpRun:
             run.deliver(number, number // QUEUES, "sample-1", group="sample")
             run.commit(number // QUEUES + 1, "sample-1", group="sample")
         run.wait(0.1)
+    for number in range(SENDS + DELAYED_SENDS, ALL_SENDS):
+        message_id, content = f"ID{number:06}", crc_of(f"ID{number:06}")
+        half = run.store(message_id, Queue(HALF_TOPIC, "broker-a", 0), run.logs)
+        if number < ALL_SENDS - HALF_SENDS:
+            run.send(number, topic="payments", crc=content, took=20)
+        else:
+            run.add("produce-1", "transaction_not_committed", message_id=message_id, topic="payments", state="rollback")
+            run.send(number, topic="payments", crc=content, took=30, at=(), held_in=f"{HALF_TOPIC}:0")
+            run.change_last(offset=half)
+        run.store(str(half), Queue(OP_HALF_TOPIC, "broker-a", 0), run.logs)
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
         run.wait(1)
         run.send(number, topic="reminders", crc=crc_of(f"ID{number:06}"), sys_flag=0, took=1100)
-    for number in range(SENDS + DELAYED_SENDS, ALL_SENDS):
-        half = run.store(f"ID{number:06}", Queue(HALF_TOPIC, "broker-a", 0), run.logs)
-        run.send(number, topic="payments", crc=crc_of(f"ID{number:06}"), took=20)
-        run.store(str(half), Queue(OP_HALF_TOPIC, "broker-a", 0), run.logs)
     run.wait(30)  # brokers have saved their tables
     _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
