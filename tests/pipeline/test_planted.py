@@ -22,7 +22,7 @@ TRIED = ("queue-entry-wrong", "own-offset-overwritten", "queues-deleted", "index
          "group-gone", "delay-offset-back", "delay-offset-forward", "sys-flag-changed-both", "store-host-changed-both",
          "reconsume-times-changed-both", "prepared-offset-changed-both", "delivered-early-both",
          "store-time-changed-both", "delayed-skipped", "half-skipped",
-         "rolled-back-stored")  # fmt: skip
+         "rolled-back-stored", "entered-early-both")  # fmt: skip
 """A kind for each metric of headers, and of the files derived from a log."""
 
 

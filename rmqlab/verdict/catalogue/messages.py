@@ -271,8 +271,8 @@ DELIVERED_EARLY: Final = Metric(
     unit=MESSAGES,
     text="delayed, and stored in its own topic before it was due",
     definition="Messages with one send, whose first record under their own topic in a log has an earlier store time than"
-    " the time of delivery in the entry of SCHEDULE_TOPIC_XXXX: the store time of the delayed record and the delay of"
-    " its level, to the millisecond.",
+    " the time of delivery: the store time of the delayed record and the delay of its level, or the time in its entry of"
+    " SCHEDULE_TOPIC_XXXX if that is later, to the millisecond.",
     blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
     " first one, and messages that a consumer sent back",
     unknown_when="nothing was sent, no store was given, or brokers had different delay levels; messages of a broker name"
