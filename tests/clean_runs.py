@@ -34,6 +34,7 @@ ZERO = (
     "content_disagreement",
     "origin_disagreement",
     "header_disagreement",
+    "stored_uncommitted",
     "delivered_early",
     "overdue",
     "store_time_disagreement",

@@ -3,12 +3,19 @@
 Each old line and each named test exists.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from tests.mutants.__main__ import SECONDS, TIMES, examine
 from tests.mutants.faults import Fault, ListError, read_faults
 from tests.planted_bugs.__main__ import bugs
+
+if TYPE_CHECKING:
+    from tests.mutants.workshop import Workshop
 
 ROOT = Path(__file__).parents[1]
 FAULTS = read_faults()
@@ -43,3 +50,25 @@ def test_a_line_that_is_not_there_as_often_as_the_list_says_is_refused() -> None
     assert fault.applied_to("if x:\n    a = 1\n") == "if x:\n    a = 2\n"
     with pytest.raises(ListError, match=r"f\.py has 2 lines 'a = 1', expected 1"):
         fault.applied_to("a = 1\na = 1")
+
+
+class Bench:
+    """A workshop that records how long tests may take."""
+
+    def __init__(self) -> None:
+        self.limits: list[float] = []
+
+    @contextmanager
+    def changed(self, _fault: Fault) -> Iterator[None]:
+        yield
+
+    def run(self, _arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
+        self.limits.append(seconds)
+        return None, ""
+
+
+@pytest.mark.parametrize(("usual", "limit"), [(1.0, SECONDS), (SECONDS, TIMES * SECONDS)])
+def test_on_a_busy_machine_the_tests_of_a_fault_get_more_time(usual: float, limit: float) -> None:
+    bench = Bench()
+    assert examine(cast("Workshop", bench), FAULTS[0], usual).outcome == "hung"
+    assert bench.limits == [limit]

@@ -34,6 +34,7 @@ from rmqlab.cluster.checks import (
     storefiles,
     tablefiles,
     unavailability,
+    uncommitted,
     unreplicated,
     unstored,
 )
@@ -67,6 +68,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     unstored.judge,
     places.judge,
     contents.judge,
+    uncommitted.judge,
     tablefiles.judge,
     clocks.judge,
 )

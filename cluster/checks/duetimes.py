@@ -1,14 +1,15 @@
 """Delayed messages that a broker stored in their own topic before they were due.
 
 The entry of a delayed message has its time of delivery instead of a tags code: the store time of the record and the
-delay of its level (4.9.8: ScheduleMessageService.computeDeliverTimestamp). A broker delivers when its clock has reached
-that time, so the record under the message's own topic has the same store time or a later one, without rounding. A
+delay of its level (4.9.8: ScheduleMessageService.computeDeliverTimestamp). An entry with an earlier time does not excuse
+its broker: the record and the settings say when the message is due. A broker delivers when its clock has reached that
+time, so the record under the message's own topic has the same store time or a later one, without rounding. A
 message with failed attempts may have been delayed several times, and a log that begins later may lack the first time.
 """
 
 import collections
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -16,6 +17,7 @@ from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.offline.delaylevels import delay_millis
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
@@ -41,7 +43,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
     removed_at = min((entry.at_millis for entry in history.of_kind(*REMOVING_KINDS)), default=math.inf)
     found: dict[str, list[EarlyDelivery]] = collections.defaultdict(list)
     for store in stores.nodes.values():
-        for early in _find(store, removed_at):
+        for early in _find(store, delay_millis(stores.settings.get(store.node)), removed_at):
             found[early.copy.message_id].append(early)
     if found:
         sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
@@ -68,8 +70,11 @@ def _has_delayed(store: NodeStore) -> bool:
     return any(copy.queue.topic == SCHEDULE_TOPIC for copy in store.copies)
 
 
-def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:
-    """Yield the early deliveries of one log."""
+def _find(store: NodeStore, delays: Sequence[int], removed_at: float) -> Iterator[EarlyDelivery]:
+    """Yield the early deliveries of one log.
+
+    `delays` are those of the levels, in ms; empty if they are unknown.
+    """
     due_times = {
         (entry.log_offset, entry.queue_id, entry.offset): entry.tags_code
         for entry in store.entries
@@ -84,6 +89,7 @@ def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:
             at = due_times.get((copy.log_offset, copy.queue.queue_id, copy.offset))
             if at is not None:
                 key = (copy.message_id, copy.real_topic)
+                at = max(at, _due_by_level(copy, delays))
                 due[key] = min(at, due.get(key, at))
                 delayed[key] = min(copy.log_offset, delayed.get(key, copy.log_offset))
     first: dict[tuple[str, str], Copy] = {}
@@ -95,3 +101,9 @@ def _find(store: NodeStore, removed_at: float) -> Iterator[EarlyDelivery]:
     for key, copy in first.items():
         if copy.stored_at < min(due[key], removed_at):
             yield EarlyDelivery(copy, due[key])
+
+
+def _due_by_level(copy: Copy, delays: Sequence[int]) -> int:
+    """Return when a delayed record is due by its level; 0 if that is unknown."""
+    queue_id = copy.queue.queue_id
+    return copy.stored_at + delays[queue_id] if 0 <= queue_id < len(delays) else 0

@@ -11,9 +11,9 @@ from rmqlab.cluster.cli.output.screen import HangingLine
 from rmqlab.cluster.cli.output.uncuttable import UncutTable
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.printable import printable
+from rmqlab.verdict.decision import Decision
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.metrics import Metric
-from rmqlab.verdict.rules import Decision
 from rmqlab.verdict.verdict import Verdict
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red", Verdict.UNKNOWN: "yellow"}

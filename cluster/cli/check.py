@@ -15,10 +15,10 @@ from rmqlab.runtime.journals.journal import odd_journals
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.decision import is_notable
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
-from rmqlab.verdict.rules import is_notable
 from rmqlab.verdict.verdict import Verdict
 
 

@@ -19,6 +19,7 @@ UNEXPLAINED = {
     "origin_disagreement": "messages",
     "place_disagreement": "messages",
     "store_time_disagreement": "messages",
+    "stored_uncommitted": "messages",
     "stored_unsent": "messages",
     "unreadable": "messages",
 }

@@ -201,6 +201,12 @@ CLAIMS: Mapping[str, Claim] = {
             since=ALL_IS_CONSUMED,
         ),
         Claim(
+            name="none-overdue",
+            text="no broker holds back a delayed or half message beyond its time",
+            expectations=(is_zero("overdue", "messages"),),
+            applies=lambda case: case.load in (DELAYED, *HALF_MESSAGE_LOADS) and keeps_consumed_messages(case),
+        ),
+        Claim(
             name="routes-return",
             text="a nameserver that was restarted has both brokers in its routes after 35 s",
             expectations=tuple(

@@ -7,6 +7,7 @@ import attrs
 
 from rmqlab.cluster.plant.logs import unique_id, write_record
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes
+from rmqlab.cluster.plant.queues import QueueEntries
 from rmqlab.cluster.plant.runcopy import RunCopy, whole_broker_name
 from rmqlab.remoting.message import COMPRESSED, PROPERTY_REAL_TOPIC, StoredMessage, encode_message
 from rmqlab.remoting.names import SCHEDULE_TOPIC
@@ -55,6 +56,21 @@ def deliver_early(copy: RunCopy, nodes: Nodes) -> Change:
     return _write(copy, nodes, victim, "store_timestamp", victim.store_timestamp - _EARLY)
 
 
+def enter_early(copy: RunCopy, nodes: Nodes) -> Change:
+    """Enter a delayed message with an earlier time, and deliver it then."""
+    change = deliver_early(copy, nodes)
+    records = (one for one in copy.log(nodes[0]).records() if one.topic == SCHEDULE_TOPIC)
+    delayed = next(one for one in records if unique_id(one) == change.victims[0])
+    edits = []
+    for node in nodes:
+        queue = QueueEntries(copy.store(node), delayed.topic, delayed.queue_id)
+        path, at = queue.place(delayed.queue_offset)
+        offset, size, due_at = queue.entry_of(delayed)
+        queue.write(delayed.queue_offset, offset, size, due_at - _EARLY)
+        edits.append(copy.edit(node, path, at, f"time of {change.victims[0]} lowered by {_EARLY} ms"))
+    return attrs.evolve(change, edits=(*change.edits, *edits))
+
+
 def store_earlier(copy: RunCopy, nodes: Nodes) -> Change:
     """Let a record say that its message was stored a minute earlier."""
     begins = {int(path.name) for path in copy.log(nodes[0]).files()}  # the first record of a file shows its origin
@@ -97,6 +113,13 @@ HEADERS = (
         does="a delayed message was stored in its own topic before it was due, in all logs of a broker name",
         where=whole_broker_name,
         change=deliver_early,
+        expects=(Expected(metric="delivered_early", names_victims=True),),
+    ),
+    Kind(
+        name="entered-early-both",
+        does="the entry of a delayed message has an earlier time, and it was delivered then, in all logs of a broker name",
+        where=whole_broker_name,
+        change=enter_early,
         expects=(Expected(metric="delivered_early", names_victims=True),),
     ),
     Kind(

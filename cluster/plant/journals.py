@@ -1,5 +1,8 @@
 """Violations in evidence: cut, garbled, deleted or inconsistent journals."""
 
+import functools
+from collections.abc import Callable
+
 from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat, rewrite
 from rmqlab.cluster.plant.logs import overwrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
@@ -52,21 +55,25 @@ def exchange_journal(copy: RunCopy, nodes: Nodes) -> Change:
     The other run did the same: only the ids of its messages and its own are different.
     """
     path = copy.journal(nodes[0])
-    other = [placed.changed(_of_another_run(copy, placed)) for placed in placed_entries(path)]
+    new_id = functools.cache(copy.foreign_id)
+    other = [placed.changed(_of_another_run(placed, new_id)) for placed in placed_entries(path)]
     if not any(one["kind"] == OPENED for one in other):
         raise NothingToPlantError("the run is older than journals that name their run")
     rewrite(path, other)
     return Change(edits=(copy.edit(nodes[0], path, 0, "the journal of another run"),))
 
 
-def _of_another_run(copy: RunCopy, placed: PlacedEntry) -> dict[str, str]:
-    """Return the changed fields of an entry."""
+def _of_another_run(placed: PlacedEntry, new_id: Callable[[str], str]) -> dict[str, str]:
+    """Return the changed fields of an entry.
+
+    `new_id` returns the unique id of the other run's message by that of this run's.
+    """
     if placed.kind == OPENED:
         return {"run": str(placed.fields["run"])[::-1] + "0"}
     message_ids = str(placed.fields.get("message_id") or "")
     if not message_ids:
         return {}
-    return {"message_id": ",".join(copy.foreign_id(message_id) for message_id in message_ids.split(","))}
+    return {"message_id": ",".join(map(new_id, message_ids.split(",")))}
 
 
 def thin_journal(copy: RunCopy, nodes: Nodes) -> Change:
@@ -85,13 +92,15 @@ def replace_sends(copy: RunCopy, nodes: Nodes) -> Change:
     The other cluster did the same: only the ids of its messages are different.
     """
     path = copy.journal(nodes[0])
-    own = placed_entries(path)
-    other = [{} if one.kind == OPENED else _of_another_run(copy, one) for one in own]
-    rewrite(path, [placed.changed(changes) for placed, changes in zip(own, other, strict=True)])
-    ids = tuple(key for one in own if one.kind == "sent" for key in str(one.fields.get("message_id")).split(","))
-    made_up_ids = tuple(key for one in other for key in one.get("message_id", "").split(",") if key)
+    own, new_id = placed_entries(path), functools.cache(copy.foreign_id)
+    rewrite(path, [one.changed({} if one.kind == OPENED else _of_another_run(one, new_id)) for one in own])
+    sent = (str(one.fields.get("message_id") or "") for one in own if one.kind == "sent")
+    ids = [key for keys in sent for key in keys.split(",") if key]
+    half = {str(one.fields.get("message_id")) for one in own if one.kind == "transaction_not_committed"}
     return Change(
-        edits=(copy.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, made_up_ids=made_up_ids
+        edits=(copy.edit(nodes[0], path, 0, "other messages were sent"),),
+        victims=tuple(key for key in ids if key not in half),  # what is in system topics only is not `stored_unsent`
+        made_up_ids=tuple(map(new_id, ids)),
     )
 
 

@@ -1,18 +1,12 @@
 """Violations in commit logs: misplaced and surplus records."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import attrs
 
-from rmqlab.cluster.plant.logs import NodeLog, unique_id, with_foreign_id, write_record
-from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.queues import QueueEntries, index_size
+from rmqlab.cluster.plant.appending import append_record
+from rmqlab.cluster.plant.logs import unique_id, with_foreign_id, write_record
+from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
-from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
-from rmqlab.store.files.disk import Disk
-from rmqlab.store.keyindex.indexfile import IndexFile
-from rmqlab.store.keyindex.indexing import key_hash
+from rmqlab.remoting.message import StoredMessage
 
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored", names_victims=True)
@@ -95,60 +89,8 @@ def append_foreign_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Append a message that was never sent, with its queue and index entries."""
     like = copy.victim(nodes)
     made_up_id = copy.foreign_id(unique_id(like))
-    logs = copy.logs(nodes)
-    end, time = _common_end(logs)
-    queues = [QueueEntries(copy.store(node), like.topic, like.queue_id) for node in nodes]
-    record = attrs.evolve(
-        with_foreign_id(like, made_up_id), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
-    )
-    edits: list[Edit] = []
-    for log, queue in zip(logs, queues, strict=True):
-        edits += _append(copy, log, queue, record, queue.entry_of(like), made_up_id)
-    return Change(edits=tuple(edits), made_up_ids=(made_up_id,), broker=copy.broker_of(nodes[0]))
-
-
-def _common_end(logs: Sequence[NodeLog]) -> tuple[int, int]:
-    """Return where all these logs end, and when their last message was stored."""
-    ends = {(records[-1].physical_offset + records[-1].store_size, records[-1].store_timestamp)
-            for log in logs if (records := log.records())}  # fmt: skip
-    if len(ends) != 1:
-        raise NothingToPlantError("the logs do not end at the same offset")
-    return ends.pop()
-
-
-def _append(
-    copy: RunCopy,
-    log: NodeLog,
-    queue: QueueEntries,
-    record: StoredMessage,
-    like_entry: tuple[int, int, int],
-    made_up_id: str,
-) -> list[Edit]:
-    path, at = log.place(record.physical_offset)
-    data = encode_message(record)
-    if at + len(data) + BLANK_SIZE > path.stat().st_size:
-        raise NothingToPlantError(f"{path.name} of {log.node} has no room for another record")
-    edit = copy.edit(log.node, path, at, f"{made_up_id} appended")
-    log.write(record.physical_offset, data)
-    entry_path, entry_at = queue.place(record.queue_offset)
-    queue.write(record.queue_offset, record.physical_offset, len(data), like_entry[2])
-    edits = [edit, copy.edit(log.node, entry_path, entry_at, f"entry of {made_up_id}")]
-    index = _put_in_index(copy, log.node, record, made_up_id)
-    return [*edits, copy.edit(log.node, index, None, f"keys of {made_up_id}")] if index else edits
-
-
-def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, made_up_id: str) -> Path | None:
-    """Enter the keys of a record; return the index file, None if the node has none."""
-    paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdecimal())
-    if not paths:
-        return None
-    file = IndexFile.open(paths[-1], *index_size(copy.root / node / "config.toml"), Disk(), create=False)
-    keys = [made_up_id, *record.properties.get(PROPERTY_KEYS, "").split()]
-    file.put(
-        [(key_hash(f"{record.topic}#{key}".encode()), record.physical_offset, record.store_timestamp) for key in keys]
-    )
-    file.file.close()
-    return paths[-1]
+    edits, _ = append_record(copy, nodes, like, with_foreign_id(like, made_up_id))
+    return Change(edits=edits, made_up_ids=(made_up_id,), broker=copy.broker_of(nodes[0]))
 
 
 def diverge_tail(copy: RunCopy, nodes: Nodes) -> Change:

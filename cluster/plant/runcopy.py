@@ -11,6 +11,7 @@ from rmqlab.cluster.checks.history import History, Member, Send, read_history
 from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage
+from rmqlab.remoting.names import is_system_topic
 from rmqlab.runtime.journals.journal import SUPERVISOR, journal_path, read_journals
 from rmqlab.store.log.loglayout import log_directory
 
@@ -112,13 +113,17 @@ class RunCopy:
     # ---- messages --------------------------------------------------------------------------------
 
     def acknowledged(self, nodes: Sequence[str]) -> list[StoredMessage]:
-        """Return acknowledged messages that each node has once, in log order."""
+        """Return acknowledged messages that each node has once, in log order.
+
+        Not those that wait in a system topic.
+        """
         sends = {send.ids[0]: send for send in self.history.sends if send.is_acknowledged and len(send.ids) == 1}
         found = [self._by_id(node) for node in nodes]
         return [
             records[0]
             for key, records in found[0].items()
             if key in sends
+            and not is_system_topic(records[0].topic)
             and _is_where_sent(records[0], sends[key])
             and all(len(other.get(key, ())) == 1 for other in found)
             and len({other[key][0].physical_offset for other in found}) == 1

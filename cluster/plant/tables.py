@@ -50,7 +50,8 @@ def _committed(copy: RunCopy, node: str) -> dict[tuple[str, Queue], int]:
     return {place: offset for place, offset in last.items() if offset > 0}
 
 
-def _set_offset(copy: RunCopy, node: str, group: str, queue: Queue, offset: int) -> Change:
+def set_offset(copy: RunCopy, node: str, group: str, queue: Queue, offset: int) -> Change:
+    """Set a group's offset of a queue in consumerOffset.json."""
     path = _path(copy, node, "consumerOffset.json")
     table, key = _read(path, ConsumerOffsets), f"{queue.topic}@{group}"
     before = table.offset_table.get(key, {}).get(queue.queue_id)
@@ -63,7 +64,7 @@ def set_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
     """Lower a stored offset by 30, or to 0."""
     last = _committed(copy, nodes[0])
     group, queue = copy.choose(list(last), f"commit above 0 to {nodes[0]}")
-    return _set_offset(copy, nodes[0], group, queue, max(0, last[group, queue] - _BACK))
+    return set_offset(copy, nodes[0], group, queue, max(0, last[group, queue] - _BACK))
 
 
 def set_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
@@ -71,7 +72,7 @@ def set_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
     group, queue = copy.choose(list(_committed(copy, nodes[0])), f"commit above 0 to {nodes[0]}")
     records = copy.log(nodes[0]).records()
     end = sum((one.topic, one.queue_id) == (queue.topic, queue.queue_id) for one in records)
-    return _set_offset(copy, nodes[0], group, queue, end + _BEYOND)
+    return set_offset(copy, nodes[0], group, queue, end + _BEYOND)
 
 
 def set_offset_within(copy: RunCopy, nodes: Nodes) -> Change:
@@ -84,7 +85,7 @@ def set_offset_within(copy: RunCopy, nodes: Nodes) -> Change:
         [place for place, end in left.items() if end > last[place] + 1],
         f"commit to {nodes[0]} below the end of its queue",
     )
-    return _set_offset(copy, nodes[0], group, queue, (last[group, queue] + 1 + left[group, queue]) // 2)
+    return set_offset(copy, nodes[0], group, queue, (last[group, queue] + 1 + left[group, queue]) // 2)
 
 
 def set_offset_of_no_queue(copy: RunCopy, nodes: Nodes) -> Change:
@@ -92,7 +93,7 @@ def set_offset_of_no_queue(copy: RunCopy, nodes: Nodes) -> Change:
     committed = _committed(copy, nodes[0])
     group, queue = copy.choose(list(committed), f"commit above 0 to {nodes[0]}")
     last = max(one.queue_id for one in copy.log(nodes[0]).records() if one.topic == queue.topic)
-    return _set_offset(copy, nodes[0], group, attrs.evolve(queue, queue_id=last + 1), _BACK)
+    return set_offset(copy, nodes[0], group, attrs.evolve(queue, queue_id=last + 1), _BACK)
 
 
 def delete_offsets(copy: RunCopy, nodes: Nodes) -> Change:
@@ -128,25 +129,26 @@ def drop_group(copy: RunCopy, nodes: Nodes) -> Change:
     return _write(copy, nodes[0], path, changed, f"group {group} removed", group=group)
 
 
+def set_delay_offset(copy: RunCopy, node: str, level: int, offset: int) -> Change:
+    """Set the offset of a delay level in delayOffset.json."""
+    path = _path(copy, node, "delayOffset.json")
+    table = _read(path, DelayOffsets)
+    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: offset})
+    return _write(copy, node, path, changed, f"level {level}: {table.offset_table.get(level)} set to {offset}")
+
+
 def set_delay_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
     """Lower the offset of a delay level that delivered messages to 0."""
-    path = _path(copy, nodes[0], "delayOffset.json")
-    table = _read(path, DelayOffsets)
+    table = _read(_path(copy, nodes[0], "delayOffset.json"), DelayOffsets)
     levels = sorted(level for level, offset in table.offset_table.items() if offset > 0)
-    level = copy.choose(levels, f"delay level with deliveries at {nodes[0]}")
-    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: 0})
-    text = f"level {level}: {table.offset_table[level]} set to 0"
-    return _write(copy, nodes[0], path, changed, text)
+    return set_delay_offset(copy, nodes[0], copy.choose(levels, f"delay level with deliveries at {nodes[0]}"), 0)
 
 
 def set_delay_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
     """Raise the offset of a delay level beyond the end of its queue."""
-    path = _path(copy, nodes[0], "delayOffset.json")
-    table = _read(path, DelayOffsets)
+    table = _read(_path(copy, nodes[0], "delayOffset.json"), DelayOffsets)
     level = copy.choose(sorted(table.offset_table), f"delay level with deliveries at {nodes[0]}")
-    before = table.offset_table[level]
-    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: before + _BEYOND})
-    return _write(copy, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
+    return set_delay_offset(copy, nodes[0], level, table.offset_table[level] + _BEYOND)
 
 
 def shrink_topic(copy: RunCopy, nodes: Nodes) -> Change:

@@ -160,7 +160,7 @@ async def _send_one(
     began = wall_millis()
     result: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
     try:
-        result = describe_result(await _send(config, producer, message, message_id))
+        result = describe_result(await _send(config, producer, link, message, message_id))
     except (*_NOT_STORED, IndeterminateError) as exc:
         result = describe_failure(exc)
     finally:  # also on cancellation: a written request may have been stored
@@ -190,7 +190,9 @@ def _held_in(config: ProduceConfig) -> dict[str, str]:
     return {}
 
 
-async def _send(config: ProduceConfig, producer: TransactionProducer, message: Message, message_id: str) -> SendResult:
+async def _send(
+    config: ProduceConfig, producer: TransactionProducer, link: ControlLink, message: Message, message_id: str
+) -> SendResult:
     if not config.transaction:
         return await producer.send(message, message_id=message_id)
 
@@ -198,7 +200,11 @@ async def _send(config: ProduceConfig, producer: TransactionProducer, message: M
         await trio.lowlevel.checkpoint()
         return STATES[config.transaction]
 
-    return (await producer.send_in_transaction(message, work, message_id=message_id)).sent
+    result = await producer.send_in_transaction(message, work, message_id=message_id)
+    if result.state is not TransactionState.COMMIT:
+        state = result.state.name.lower()
+        link.emit("transaction_not_committed", message_id=message_id, topic=config.topic, state=state)
+    return result.sent
 
 
 def body_of(number: int, size: int) -> bytes:

@@ -36,7 +36,7 @@ from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
-from rmqlab.verdict.rules import is_notable
+from rmqlab.verdict.decision import is_notable
 from rmqlab.verdict.runs import NoRunError, find_run, home
 from rmqlab.verdict.verdict import Verdict
 

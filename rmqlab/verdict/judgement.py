@@ -13,11 +13,12 @@ from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.number_text import plain
 from rmqlab.verdict.catalogue.shared import MESSAGES
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
+from rmqlab.verdict.decision import Decision, agreed, decide
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.roles import Roles
-from rmqlab.verdict.rules import PROFILES, ROLES, Decision, agreed, decide
+from rmqlab.verdict.rules import PROFILES, ROLES
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
 from rmqlab.verdict.weakening import weaken

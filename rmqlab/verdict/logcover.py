@@ -35,6 +35,7 @@ _COUNTS_OF_ALL: Final = (
     "origin_disagreement",
     "header_disagreement",
     "store_time_disagreement",
+    "stored_uncommitted",
     "delivered_early",
     "overdue",
     "stored.indeterminate",

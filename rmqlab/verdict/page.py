@@ -170,6 +170,9 @@ Some changes are not reported. In one log alone, those of records are `divergenc
   checksum as in older versions, or if the checksum was changed as well;
 * the cut end of a journal whose process was killed;
 * removed entries in journals of version 1 and 2, which have no numbers;
+* a delivery to a consumer that does not hold the queue, if another one of the group received the message before: it
+  is a `duplicates.rebalance`, as between two consumers of which one has not yet heard of the other;
+* more redeliveries of a message than its group allows: they are `duplicates.redelivery`;
 * messages that a consumer skipped before it committed, because journals have no filters.
 
 ### Corrupt links, wrong clocks, deleted topics

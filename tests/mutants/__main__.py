@@ -19,7 +19,11 @@ from tests.mutants.workshop import ROOT, Workshop
 
 PYTEST = ("-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider")
 SECONDS = 240.0
-"""For the tests of one fault. One that makes them hang counts as noticed."""
+"""Least time for the tests of one fault. One that makes them hang counts as noticed."""
+TIMES = 4
+"""With a fault, tests may take so many times as long as without one: the machine may be busy."""
+MOST_SECONDS = 1800.0
+"""For tests without a fault."""
 
 
 @attrs.frozen
@@ -32,16 +36,19 @@ class Result:
     seconds: float
 
 
-def _examine(workshop: Workshop, fault: Fault) -> Result:
-    """Run the tests of a fault with it in place."""
+def examine(workshop: Workshop, fault: Fault, usual: float) -> Result:
+    """Run the tests of a fault with it in place.
+
+    `usual` are the seconds that they take without it.
+    """
     began = time.monotonic()
     with workshop.changed(fault):
-        outcome = _outcome(workshop, fault)
+        outcome = _outcome(workshop, fault, max(SECONDS, TIMES * usual))
     return Result(fault, outcome, time.monotonic() - began)
 
 
-def _outcome(workshop: Workshop, fault: Fault) -> str:
-    status, _ = workshop.run([*PYTEST, *fault.tests], SECONDS)
+def _outcome(workshop: Workshop, fault: Fault, seconds: float) -> str:
+    status, _ = workshop.run([*PYTEST, *fault.tests], seconds)
     if status is None:
         return "hung"
     if status == 0:
@@ -83,11 +90,14 @@ def _examine_all(faults: list[Fault], jobs: int) -> list[Result]:
         found: Workshop = own.workshop
         return found
 
-    def passes(tests: tuple[str, ...]) -> bool:
-        return workshop().run([*PYTEST, *tests], SECONDS)[0] == 0
+    def duration(tests: tuple[str, ...]) -> float | None:
+        """Return the seconds that tests take without a fault; None if they fail."""
+        began = time.monotonic()
+        status, _ = workshop().run([*PYTEST, *tests], MOST_SECONDS)
+        return time.monotonic() - began if status == 0 else None
 
-    def examine(fault: Fault) -> Result:
-        result = _examine(workshop(), fault)
+    def reported(fault: Fault) -> Result:
+        result = examine(workshop(), fault, usual[fault.tests])
         if result.outcome == "survived":
             print(f"survived  {fault.place}  {fault.file}\n    - {fault.old}\n    + {fault.new}", flush=True)
         return result
@@ -95,14 +105,14 @@ def _examine_all(faults: list[Fault], jobs: int) -> list[Result]:
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as threads:
             tests = list(dict.fromkeys(fault.tests for fault in faults))
-            failing = [
-                " ".join(one) for one, is_passed in zip(tests, threads.map(passes, tests), strict=True) if not is_passed
-            ]
-            if failing:
+            durations = dict(zip(tests, threads.map(duration, tests), strict=True))
+            usual = {one: seconds for one, seconds in durations.items() if seconds is not None}
+            if failing := [" ".join(one) for one in tests if one not in usual]:
                 raise ListError(
-                    f"tests that fail, or exceed {SECONDS:g} s, without a fault notice nothing: {'; '.join(failing)}"
+                    f"tests that fail, or exceed {MOST_SECONDS:g} s, without a fault notice nothing:"
+                    f" {'; '.join(failing)}"
                 )
-            return list(threads.map(examine, faults))
+            return list(threads.map(reported, faults))
     finally:
         for one in made:
             one.remove()

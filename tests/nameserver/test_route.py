@@ -278,6 +278,16 @@ def test_the_last_unregistration_removes_name_cluster_and_topics() -> None:
     assert (table.brokers, table.clusters, table.queues, table.live) == ({}, {}, {}, {})
 
 
+def test_a_broker_leaves_without_a_topic_that_was_deleted_before() -> None:
+    table = pair()
+    table.delete_topic("orders", None)
+    table.unregister(SLAVE.cluster, SLAVE.address, SLAVE.broker_name, 1)
+    *_, change = table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, 0)
+    assert isinstance(change, QueueChange)
+    assert change.topics == ("TBW102",)
+    assert table.queues == {}
+
+
 def test_a_stale_masters_leave_removes_the_newer_master() -> None:
     """Section 4.4, step 2: the id is freed without a look at the address."""
     table = pair()

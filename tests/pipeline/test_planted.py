@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 TRIED = ("queue-entry-wrong", "own-offset-overwritten", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
          "group-gone", "delay-offset-back", "delay-offset-forward", "sys-flag-changed-both", "store-host-changed-both",
          "reconsume-times-changed-both", "prepared-offset-changed-both", "delivered-early-both",
-         "store-time-changed-both")  # fmt: skip
+         "store-time-changed-both", "delayed-skipped", "half-skipped",
+         "rolled-back-stored", "entered-early-both")  # fmt: skip
 """A kind for each metric of headers, and of the files derived from a log."""
 
 

@@ -1,8 +1,9 @@
 """Records the run for planted violations: quiet, without findings."""
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -13,6 +14,7 @@ from rmqlab.runtime.journals.journal import JournalEntry
 
 TOPIC = "orders"
 LATER_TOPIC = "reminders"
+PAID_TOPIC = "payments"
 GROUP = "shop"
 SAMPLE = "sample"
 SAMPLED = 60
@@ -20,6 +22,8 @@ SAMPLED = 60
 SENDS = 480
 """At 12 a second: the topics are older than the 30 s below which `topics_missing` does not count them."""
 DELAYED_SENDS = 12
+HALF_SENDS = 12
+"""Of each producer of half messages."""
 _TIMEOUT = 120
 """Real seconds for each thing that is waited for."""
 
@@ -27,7 +31,7 @@ SPEC = ClusterSpec(
     name="planted",
     groups=2,
     role="SYNC_MASTER",
-    rate=10,
+    rate=4,  # at higher ones a pull is overdue when the machine is busy for a second
     broker_settings={
         "keep_newer_consumer_offsets": True,  # `own_offsets_overwritten` is measured
         "broker_fast_failure_enable": False,  # a busy machine must not become a refused send
@@ -40,6 +44,14 @@ SPEC = ClusterSpec(
 """A slave and an acknowledgement from it for each master, so that every store has every acknowledged message."""
 
 
+PRODUCERS: Sequence[Mapping[str, Any]] = (
+    {"topic": TOPIC, "group": "till", "rate_per_second": 12.0, "count": SENDS, "tags": "new"},
+    {"topic": LATER_TOPIC, "group": "clerk", "count": DELAYED_SENDS, "delay_level": 1},
+    {"topic": PAID_TOPIC, "group": "bank", "count": HALF_SENDS, "transaction": "commit"},
+    {"topic": PAID_TOPIC, "group": "bank", "count": HALF_SENDS, "transaction": "rollback"},
+)
+
+
 async def record(directory: Path) -> None:
     """Run a cluster until all messages are delivered and saved, and stop it cleanly.
 
@@ -49,38 +61,22 @@ async def record(directory: Path) -> None:
         for group in ("broker-a", "broker-b"):
             await cluster.wait_until(f"slave-in-sync {group}")
         producers = [
-            await cluster.run_workload("rmqlab.cluster.workload.produce", config)
-            for config in (
-                {
-                    "topic": TOPIC,
-                    "group": "till",
-                    "rate_per_second": 12.0,
-                    "count": SENDS,
-                    "tags": "new",
-                    "send_timeout": 60.0,
-                },
-                {
-                    "topic": LATER_TOPIC,
-                    "group": "clerk",
-                    "count": DELAYED_SENDS,
-                    "delay_level": 1,
-                    "send_timeout": 60.0,
-                },
-            )
+            await cluster.run_workload("rmqlab.cluster.workload.produce", {"send_timeout": 60.0, **config})
+            for config in PRODUCERS
         ]
-        await _until(cluster, _has_sent({TOPIC, LATER_TOPIC}))
+        await _until(cluster, _has_sent({TOPIC, LATER_TOPIC, PAID_TOPIC}))
         consumers = [
             await cluster.run_workload(
                 "rmqlab.cluster.workload.consume", {"topic": topic, "group": group, "orderly": True}
             )
-            for topic, group in ((TOPIC, GROUP), (LATER_TOPIC, "desk"))
+            for topic, group in ((TOPIC, GROUP), (LATER_TOPIC, "desk"), (PAID_TOPIC, "ledger"))
         ]
         sample = {"topic": TOPIC, "group": SAMPLE, "orderly": True, "count": SAMPLED}
         sampler = await cluster.run_workload("rmqlab.cluster.workload.consume", sample)
         await sampler.wait_ended(seconds=_TIMEOUT)
         for producer in producers:
             await producer.wait_ended(seconds=_TIMEOUT)
-        await _until(cluster, _has_delivered({TOPIC: SENDS, LATER_TOPIC: DELAYED_SENDS}))
+        await _until(cluster, _has_delivered({TOPIC: SENDS, LATER_TOPIC: DELAYED_SENDS, PAID_TOPIC: HALF_SENDS}))
         for group in ("broker-a", "broker-b"):
             await cluster.wait_until(f"slave-caught-up {group}")
         for consumer in consumers:

@@ -3,8 +3,9 @@
 import pytest
 
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.decision import agreed, decide
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.rules import ASYNC_MASTER, SYNC_MASTER, VERDICT_RULES, Effect, agreed, decide
+from rmqlab.verdict.rules import ASYNC_MASTER, SYNC_MASTER, VERDICT_RULES, Effect
 from rmqlab.verdict.verdict import Verdict
 
 

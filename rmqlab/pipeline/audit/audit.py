@@ -29,6 +29,7 @@ from rmqlab.pipeline.audit import (
     storefiles,
     tablefiles,
     timelines,
+    uncommitted,
 )
 from rmqlab.pipeline.audit.facts import read_facts
 from rmqlab.pipeline.audit.relations import Query, Relations
@@ -64,6 +65,7 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
     records.judge,
     storefiles.judge,
     tablefiles.judge,
+    uncommitted.judge,
     duetimes.judge,
     overdue.judge,
     clocks.judge,

@@ -8,13 +8,16 @@ from typing import Final
 
 from rmqlab.pipeline.audit.parts import divided, evidence_of, places
 from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Rare, Run
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.offline.delaylevels import delay_millis
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
 from rmqlab.verdict.findings import Finding, unknown
+from rmqlab.verdict.nodesettings import read_settings
 
 _NEVER: Final = 2**63 - 1
 """Time of an event that did not occur."""
@@ -23,7 +26,8 @@ _PREVIEW: Final = Preview(TABLE, "brokers", ("stored_at", "message_id"))
 
 EARLY: Final = f"""
 with due as (
-    select /*+ shuffle_hash(e) */ c.node, c.message_id, c.real_topic topic, min(e.tagsCode) due_at,
+    select /*+ shuffle_hash(e) */ c.node, c.message_id, c.real_topic topic,
+        min(greatest(e.tagsCode, c.stored_at + get({{delays}}, c.queue))) due_at,
         min(c.log_offset) log_offset
     from copies c join queue_entries e on c.node = e.node and c.log_offset = e.commitLogOffset
         and c.topic = e.topic and c.queue = e.queueId and c.offset = e.queueOffset
@@ -53,11 +57,25 @@ group by e.message_id
 _DELAYED = f"select distinct broker from copies where topic = '{SCHEDULE_TOPIC}'"
 
 
+def _delays(run: Run) -> str:
+    """Return an SQL expression of `copies`: the delays of levels at its node.
+
+    In ms, and null if they are unknown.
+    """
+    known = {node: delay_millis(read_settings(run.directory, node)) for node in run.stores}
+    cases = [
+        f"when c.node = {literal(node)} then array({', '.join(f'{delay}L' for delay in delays)})"
+        for node, delays in known.items()
+        if delays
+    ]
+    return f"(case {' '.join(cases)} end)" if cases else "cast(null as array<bigint>)"
+
+
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table `early_deliveries`, and yield `delivered_early`."""
     metric, unit = DELIVERED_EARLY.name, DELIVERED_EARLY.unit
     removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
-    text = EARLY.format(removed_at=min(removals, default=_NEVER))
+    text = EARLY.format(removed_at=min(removals, default=_NEVER), delays=_delays(run))
     run.write_rare(Rare(name=TABLE, text=text, suspicion=_DELAYED))
     sends, early = run.previews(Preview("sends"), _PREVIEW)
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):

@@ -209,6 +209,17 @@ TABLES = (
         ),
     ),
     AuditTable(
+        "uncommitted_messages",
+        "Half messages that their producer did not commit, and that are stored in their own topic.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("stored_at", "bigint", "earliest store time of such a record, ms"),
+            Column("places", "array<string>", "such records: node, commit log offset and state, in words"),
+            Column("brokers", "array<string>", "broker names of these records"),
+        ),
+    ),
+    AuditTable(
         "overdue_messages",
         "Delayed and half messages that a master holds back beyond their time.",
         ("message_id",),

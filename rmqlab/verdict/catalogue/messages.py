@@ -271,8 +271,8 @@ DELIVERED_EARLY: Final = Metric(
     unit=MESSAGES,
     text="delayed, and stored in its own topic before it was due",
     definition="Messages with one send, whose first record under their own topic in a log has an earlier store time than"
-    " the time of delivery in the entry of SCHEDULE_TOPIC_XXXX: the store time of the delayed record and the delay of"
-    " its level, to the millisecond.",
+    " the time of delivery: the store time of the delayed record and the delay of its level, or the time in its entry of"
+    " SCHEDULE_TOPIC_XXXX if that is later, to the millisecond.",
     blind_to="records stored after a broker removed some; batches, messages with failed attempts, deliveries behind the"
     " first one, and messages that a consumer sent back",
     unknown_when="nothing was sent, no store was given, or brokers had different delay levels; messages of a broker name"
@@ -281,6 +281,21 @@ DELIVERED_EARLY: Final = Metric(
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
     excused_by=DISTURBANCES | PRODUCER_JOURNALS,
+)
+
+STORED_UNCOMMITTED: Final = Metric(
+    name="stored_uncommitted",
+    unit=MESSAGES,
+    text="not committed by their producer, and stored in their own topic",
+    definition="Half messages whose producer rolled them back, or left them undecided, without a check of their"
+    " transaction state by a broker, which producers of the journal answer with a commit, and of which a store has a"
+    " record under their own topic, or one that is delayed for it.",
+    blind_to="messages of clients that keep no journal, and of producers before these recorded which messages they did"
+    " not commit; rolled back messages whose state a broker checked",
+    unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+    rests_on=PRODUCER_JOURNALS,
+    is_floor=True,
+    excused_by=PRODUCER_JOURNALS,
 )
 
 OVERDUE: Final = Metric(

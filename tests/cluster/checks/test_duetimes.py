@@ -8,6 +8,8 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.duetimes import judge as judge_early
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.plant.kinds import KINDS
+from rmqlab.cluster.plant.planting import plant
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journal import JournalEntry
 from rmqlab.verdict.duetimes import at_right_clocks, wrong_clocks
@@ -43,6 +45,21 @@ def test_a_message_that_was_delivered_earlier_is_named(tmp_path: Path, waited: i
     assert found.value == 1
     assert len(found.message_ids) == 1
     assert f", {DELAY - waited} ms early" in found.evidence[0].text
+
+
+def test_an_entry_with_an_earlier_time_excuses_nothing(tmp_path: Path) -> None:
+    planted = plant(write_run(made_up_run(), tmp_path / "run"), KINDS["entered-early-both"], tmp_path / "copy")
+    assert judge_directory(tmp_path / "copy")[METRIC].message_ids == planted.change.victims
+
+
+@pytest.mark.parametrize(
+    "text", ["message_delay_level = 5", 'message_delay_level = "soon"', "[", 'message_delay_level = "0s"']
+)
+def test_without_known_delays_the_entry_says_when_a_message_is_due(tmp_path: Path, text: str) -> None:
+    plant(write_run(made_up_run(), tmp_path / "run"), KINDS["entered-early-both"], tmp_path / "copy")
+    for node in ("broker-a", "broker-a-s"):
+        (tmp_path / "copy" / node / "config.toml").write_text(text)
+    assert judge_directory(tmp_path / "copy")[METRIC].value == 0
 
 
 def test_a_message_with_a_failed_attempt_may_have_been_delayed_before(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from rmqlab.cluster.checks.view import render_decision
 from rmqlab.cluster.cli.output.event_lines import event_line
-from rmqlab.verdict.rules import Decision
+from rmqlab.verdict.decision import Decision
 from rmqlab.verdict.verdict import Verdict
 
 EVENT = {

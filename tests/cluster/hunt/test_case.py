@@ -250,13 +250,13 @@ def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:
     [
         ("plain", {"all-consumed", "reads-survive"}),
         ("orderly", {"all-consumed", "in-order"}),
-        ("delayed", {"all-consumed", "reads-survive", "delays-end"}),
-        ("committed", {"all-consumed", "reads-survive", "halves-decided"}),
-        ("asked", {"all-consumed", "reads-survive", "halves-decided"}),
+        ("delayed", {"all-consumed", "reads-survive", "delays-end", "none-overdue"}),
+        ("committed", {"all-consumed", "reads-survive", "halves-decided", "none-overdue"}),
+        ("asked", {"all-consumed", "reads-survive", "halves-decided", "none-overdue"}),
     ],
 )
 def test_each_load_has_its_claims(load: str, claims: set[str]) -> None:
-    about = {"all-consumed", "in-order", "reads-survive", "delays-end", "halves-decided"}
+    about = {"all-consumed", "in-order", "reads-survive", "delays-end", "halves-decided", "none-overdue"}
     case = Case(seed=1, load=load, faults=(Fault("kill", "broker-a", FIRST_FAULT, 5.0),))
 
     judged = claims_for(case, CLAIMS)

@@ -33,6 +33,9 @@ SAMPLED = 10
 """Messages of the first queue that a second group consumes, before it ends."""
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there when it is due."""
+HALF_SENDS = 3
+"""Committed half messages, to a third topic, and as many that are rolled back."""
+ALL_SENDS = SENDS + DELAYED_SENDS + 2 * HALF_SENDS
 RUN = "5a11"
 STARTING = {"rate": 1.0, "role": "SYNC_MASTER", "profile": "4.9"}
 RECORD = {"run": RUN, "spec": STARTING, "placement": {"network": "127.77", "subnet": 1, "slots": {"broker-a": 20}}}
@@ -43,7 +46,7 @@ _REPEATED = 30
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
 STORE_HOST = ("127.77.1.20", 10911)
 """That of `broker-a`."""
-TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
+TOPICS = ("orders", "reminders", "payments", SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
 
 
 def made_up_run() -> MadeUpRun:
@@ -62,6 +65,16 @@ def made_up_run() -> MadeUpRun:
             run.deliver(number, number // QUEUES, "sample-1", group="sample")
             run.commit(number // QUEUES + 1, "sample-1", group="sample")
         run.wait(0.1)
+    for number in range(SENDS + DELAYED_SENDS, ALL_SENDS):
+        message_id, content = f"ID{number:06}", crc_of(f"ID{number:06}")
+        half = run.store(message_id, Queue(HALF_TOPIC, "broker-a", 0), run.logs)
+        if number < ALL_SENDS - HALF_SENDS:
+            run.send(number, topic="payments", crc=content, took=20)
+        else:
+            run.add("produce-1", "transaction_not_committed", message_id=message_id, topic="payments", state="rollback")
+            run.send(number, topic="payments", crc=content, took=30, at=(), held_in=f"{HALF_TOPIC}:0")
+            run.change_last(offset=half)
+        run.store(str(half), Queue(OP_HALF_TOPIC, "broker-a", 0), run.logs)
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
         run.wait(1)
@@ -69,7 +82,7 @@ def made_up_run() -> MadeUpRun:
     run.wait(30)  # brokers have saved their tables
     _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
-    run.add("produce-1", "produced", sent=SENDS + DELAYED_SENDS, SEND_OK=SENDS + DELAYED_SENDS)
+    run.add("produce-1", "produced", sent=ALL_SENDS, SEND_OK=ALL_SENDS)
     run.add("consume-1", "consumed", delivered=SENDS)
     run.add("", "cluster_stopping")
     run.add("sample-1", "consumed", delivered=SAMPLED)
@@ -112,8 +125,10 @@ def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
     """
     if topic == OP_HALF_TOPIC:
         return new_message(topic=topic, tags="d", body=message_id.encode(), store_host=STORE_HOST)
-    destination = {PROPERTY_REAL_TOPIC: "reminders", PROPERTY_REAL_QID: "0"}
-    of_topics = {SCHEDULE_TOPIC: {PROPERTY_DELAY: "1", **destination}, HALF_TOPIC: destination}
+    of_topics = {
+        SCHEDULE_TOPIC: {PROPERTY_DELAY: "1", PROPERTY_REAL_TOPIC: "reminders", PROPERTY_REAL_QID: "0"},
+        HALF_TOPIC: {PROPERTY_REAL_TOPIC: "payments", PROPERTY_REAL_QID: "0"},
+    }
     return new_message(
         topic=topic,
         queue_id=queue_id,

@@ -33,10 +33,11 @@ class Link:
 
 
 class Producer:
-    """Ends each send with the given result."""
+    """Ends each send with the given result, and each transaction with the given state."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, state: TransactionState = TransactionState.COMMIT) -> None:
         self._send = send
+        self._state = state
         self.config = ProducerConfig()
 
     def new_id(self) -> str:
@@ -47,7 +48,7 @@ class Producer:
         return await self._send()
 
     async def send_in_transaction(self, message: Message, _work: object, *, message_id: str) -> TransactionResult:
-        return TransactionResult(sent=await self.send(message, message_id=message_id), state=TransactionState.COMMIT)
+        return TransactionResult(sent=await self.send(message, message_id=message_id), state=self._state)
 
 
 async def sent_entry(
@@ -97,8 +98,7 @@ async def test_a_send_that_is_cancelled_may_be_stored() -> None:
     assert counts == {"indeterminate": 1}
 
 
-@pytest.mark.parametrize("status", list(SendStatus))
-async def test_a_send_that_is_acknowledged_is_recorded_with_its_place(status: SendStatus) -> None:
+def acknowledging(status: SendStatus = SendStatus.SEND_OK) -> Send:
     async def send() -> SendResult:
         await trio.lowlevel.checkpoint()
         queue = MessageQueue(broker_name="broker-a", queue_id=2, topic="orders")
@@ -106,7 +106,12 @@ async def test_a_send_that_is_acknowledged_is_recorded_with_its_place(status: Se
             status=status, message_id="ID1", offset_message_id="7F", queue=queue, queue_offset=7, attempts=2
         )
 
-    entry, counts = await sent_entry(send)
+    return send
+
+
+@pytest.mark.parametrize("status", list(SendStatus))
+async def test_a_send_that_is_acknowledged_is_recorded_with_its_place(status: SendStatus) -> None:
+    entry, counts = await sent_entry(acknowledging(status))
     assert (entry["outcome"], entry["broker"], entry["queue"], entry["offset"]) == (status.value, "broker-a", 2, 7)
     assert counts == {status.value: 1}
 
@@ -124,6 +129,24 @@ async def test_a_delayed_or_half_message_is_recorded_with_the_queue_that_it_wait
 ) -> None:
     entry, _ = await sent_entry(failing(IndeterminateError("no answer in time")), config=config)
     assert entry.get("held_in") == held_in
+
+
+@pytest.mark.parametrize(
+    ("state", "recorded"),
+    [
+        (TransactionState.COMMIT, []),
+        (TransactionState.ROLLBACK, ["rollback"]),
+        (TransactionState.UNKNOWN, ["unknown"]),
+    ],
+)
+async def test_a_half_message_that_is_not_committed_is_recorded(state: TransactionState, recorded: list[str]) -> None:
+    link, free = Link(), trio.Semaphore(0)
+    producer = cast("TransactionProducer", Producer(acknowledging(), state))
+    config = ProduceConfig(topic="orders", transaction="commit")
+    await _send_one(config, producer, cast("ControlLink", link), collections.Counter(), 1, free)
+    ends = [event for event in link.events if event["kind"] == "transaction_not_committed"]
+    assert [event["state"] for event in ends] == recorded
+    assert all((event["message_id"], event["topic"]) == ("ID1", "orders") for event in ends)
 
 
 def attempt(**more: Any) -> Attempt:

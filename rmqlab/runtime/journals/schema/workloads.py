@@ -35,6 +35,12 @@ WORKLOADS = (
         {"message_id": MESSAGE_ID, "topic": TOPIC},
     ),
     EventType(
+        "transaction_not_committed",
+        "workload",
+        "A producer rolled a half message back, or left it undecided.",
+        {"message_id": MESSAGE_ID, "topic": TOPIC, "state": text("rollback or unknown")},
+    ),
+    EventType(
         "rebalanced",
         "workload",
         "The queues of a topic that are assigned to a consumer changed.",
