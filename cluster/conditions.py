@@ -25,9 +25,9 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
 from rmqlab.cluster.supervisor.plan.targets import find_targets, target_words
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
-from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
 from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Document = Mapping[str, Any]
 Predicate = Callable[[dict[str, Any]], bool]

@@ -33,9 +33,9 @@ from rmqlab.cluster.operate.values import (
     topic_name,
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.faults import near_miss
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.config.valuetypes import is_of_type
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 @attrs.frozen(kw_only=True)
