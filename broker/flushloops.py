@@ -77,8 +77,8 @@ async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -
     growth = broker.growth
     syncs = growth.group_flush.syncs
     while True:
-        await growth.is_flush_wanted.wait()
-        growth.is_flush_wanted = trio.Event()
+        await growth.flush_due.wait()
+        growth.flush_due = trio.Event()
         await trio.sleep(ENTRIES_PERIOD)
         job = broker.store.flush_job()
         if job is None:
@@ -86,7 +86,7 @@ async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -
         if await syncs.run(job):
             on_synced()
         else:
-            growth.is_flush_wanted.set()
+            growth.flush_due.set()
 
 
 async def flush_queues_forever(broker: Broker) -> NoReturn:
