@@ -146,7 +146,7 @@ def _directory_of(value: object) -> "ClusterDirectory | None":
 
 def _history(directory: "ClusterDirectory") -> str:
     from rmqlab.cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
-    from rmqlab.runtime.journals.journal import read_journals  # noqa: PLC0415 -- see above
+    from rmqlab.runtime.journals.journalreader import read_journals  # noqa: PLC0415 -- see above
 
     lines = list(history_lines(read_journals(directory.journal_dir)))[-_EVENT_LINES:]
     return "\n".join(line if len(line) <= _LINE_WIDTH else f"{line[: _LINE_WIDTH - 1]}…" for line in lines)

@@ -11,7 +11,7 @@ from rmqlab.cluster.checks.view import render_decision, render_evidence, render_
 from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.cli.output.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
-from rmqlab.runtime.journals.journal import odd_journals
+from rmqlab.runtime.journals.journalfiles import odd_journals
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.catalogue import METRICS

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 QUIET = frozenset(
     {"sent", "delivered", "rebalanced", "attempt_failed", "command", "registered", "node_starting", "pull_failed"}

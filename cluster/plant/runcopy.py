@@ -11,7 +11,8 @@ from rmqlab.cluster.checks.history import History, Member, Send, read_history
 from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage
-from rmqlab.runtime.journals.journal import SUPERVISOR, journal_path, read_journals
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
+from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.store.log.loglayout import log_directory
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from rmqlab.cluster.supervisor.fork.children import ForkServer
 from rmqlab.cluster.supervisor.fork.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
 from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.node.controlmessages import (
     CONTROL,
     Event,

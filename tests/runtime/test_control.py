@@ -5,7 +5,8 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from rmqlab.runtime.clock import MOCK_WALL_EPOCH
-from rmqlab.runtime.journals.journal import JournalWriter, read_journal
+from rmqlab.runtime.journals.journalreader import read_journal
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults, PlainRules
 from rmqlab.runtime.node.control import MAX_QUEUED_BYTES, ControlLink
 from rmqlab.runtime.node.controlmessages import (

@@ -16,7 +16,8 @@ from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
 from rmqlab.runtime.identity import process_id
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults
 from rmqlab.runtime.node.controlmessages import (
     CONTROL,

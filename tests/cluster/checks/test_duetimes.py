@@ -9,7 +9,7 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.duetimes import judge as judge_early
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.duetimes import at_right_clocks, wrong_clocks
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions

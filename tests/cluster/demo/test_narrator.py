@@ -3,7 +3,7 @@
 from typing import Any
 
 from rmqlab.cluster.demo.narrator import Narrator
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
 
