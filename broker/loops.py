@@ -165,12 +165,12 @@ async def save_entries_checkpoint_forever(entries: "EntryStore") -> NoReturn:
 async def _sample_stats_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Sample the counters every 10 s; a slave counts dispatched records as puts."""
     store, stats = broker.store, broker.stats
-    entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+    entered, dispatched = store.dispatcher.entries.count, store.dispatched_offset
     while True:
         await timer.sleep(STATS_PERIOD)
         if broker.is_slave:
-            stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
-            entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+            stats.count_replicated(store.dispatcher.entries.count - entered, store.dispatched_offset - dispatched)
+            entered, dispatched = store.dispatcher.entries.count, store.dispatched_offset
         stats.sample(broker.now_millis())
 
 
