@@ -116,10 +116,10 @@ class FakeSupervisor:
                     questions += decoder.messages()
                 if not questions:
                     return
-                for message in self.answers(questions[0]):
+                for message in self.replies_to(questions[0]):
                     connection.sendall(COMMANDS.encode(message))
 
-    def answers(self, question: CommandRequest) -> Iterator[Item | CommandResult | Failure]:
+    def replies_to(self, question: CommandRequest) -> Iterator[Item | CommandResult | Failure]:
         match question.verb:
             case "status" | "wait":
                 yield CommandResult(document(self.name))
