@@ -44,15 +44,11 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         wanted = "lost" if run == DEFAULT_NAME else run
         misused(f"--metrics takes only --json; to show one metric of a run: rmqlab check RUN --metric {wanted}")
     if metrics:
-        if as_json:
-            print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])
-        else:
-            console.print(render_metrics(METRICS))
+        _print_metrics(as_json=as_json)
         return
-    if name is not None:
-        if run not in (DEFAULT_NAME, name):
-            misused(f"{run} and --name {name}: expected one of them")
-        run = name
+    if name is not None and run not in (DEFAULT_NAME, name):
+        misused(f"{run} and --name {name}: expected one of them")
+    run = run if name is None else name
     directory = run_directory(run)
     try:
         with working(f"judging {run}"):
@@ -71,6 +67,13 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         if judgement.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(directory)):
             console.print(f"hint: {hint}", style="dim")
     raise click.exceptions.Exit(judgement.verdict.exit_status)
+
+
+def _print_metrics(*, as_json: bool) -> None:
+    if as_json:
+        print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])
+    else:
+        console.print(render_metrics(METRICS))
 
 
 def _report_odd_files(directory: Path) -> None:
