@@ -18,7 +18,7 @@ from rmqlab.broker.deleted_queues import delete_queues_forever
 from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.flushloops import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
-from rmqlab.broker.handlers.query import answer_waiting_queries
+from rmqlab.broker.handlers.query import release_waiting_queries
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.waits.held_pulls import SWEEP_PERIOD
@@ -86,7 +86,7 @@ async def run_broker(
     keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
         keep("ACL files", _poll_acl_forever, broker.access, timer)
-    keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
+    keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: release_waiting_queries(broker))
     keep("services of the role", _run_services_forever, broker, timer)
     await broker.registration.all_registered.wait()
     link.ready(

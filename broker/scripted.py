@@ -129,7 +129,7 @@ class ScriptedPeer:
         self.asked.append(over_the_wire(command))
         reply = self.scripted_replies.get(command.code)
         if reply is None:
-            raise RequestTimeoutError(f"{self.peer} did not answer within {timeout:g} s")
+            raise RequestTimeoutError(f"{self.peer} did not reply within {timeout:g} s")
         return reply
 
     def close(self, reason: str) -> None:

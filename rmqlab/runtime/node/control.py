@@ -160,7 +160,7 @@ class ControlLink:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_forever, stream)
                 try:
-                    await receive_messages(stream, CONTROL, self._answer)
+                    await receive_messages(stream, CONTROL, self._handle)
                 except ControlError as exc:  # the rest of the stream cannot be decoded: treat it as ended
                     self.errors.caught("control message", exc)
                 nursery.cancel_scope.cancel()
@@ -188,7 +188,7 @@ class ControlLink:
         self._ready = b""
         return data
 
-    def _answer(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
             case SnapshotRequest(id=number):
                 self._replies.append(self._encode_snapshot(number))
