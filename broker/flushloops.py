@@ -79,8 +79,8 @@ async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -
     syncs = growth.group_flush.syncs
     period = 0.0 if broker.settings.dledger.dleger_ack_after_sync else ENTRIES_PERIOD
     while True:
-        await growth.is_flush_wanted.wait()
-        growth.is_flush_wanted = trio.Event()
+        await growth.flush_due.wait()
+        growth.flush_due = trio.Event()
         await trio.sleep(period)
         job = broker.store.flush_job()
         if job is None:
@@ -88,7 +88,7 @@ async def flush_entries_forever(broker: Broker, on_synced: Callable[[], None]) -
         if await syncs.run(job):
             on_synced()
         else:
-            growth.is_flush_wanted.set()
+            growth.flush_due.set()
             await trio.sleep(ENTRIES_PERIOD)
 
 

@@ -18,7 +18,7 @@ from rmqlab.broker.deleted_queues import delete_queues_forever
 from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.flushloops import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
-from rmqlab.broker.handlers.query import answer_waiting_queries
+from rmqlab.broker.handlers.query import release_waiting_queries
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.waits.held_pulls import SWEEP_PERIOD
@@ -86,7 +86,7 @@ async def run_broker(
     keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
         keep("ACL files", _poll_acl_forever, broker.access, timer)
-    keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
+    keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: release_waiting_queries(broker))
     keep("services of the role", _run_services_forever, broker, timer)
     await broker.registration.all_registered.wait()
     link.ready(
@@ -165,12 +165,12 @@ async def save_entries_checkpoint_forever(entries: "EntryStore") -> NoReturn:
 async def _sample_stats_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Sample the counters every 10 s; a slave counts dispatched records as puts."""
     store, stats = broker.store, broker.stats
-    entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+    entered, dispatched = store.dispatcher.entries.count, store.dispatched_offset
     while True:
         await timer.sleep(STATS_PERIOD)
         if broker.is_slave:
-            stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
-            entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+            stats.count_replicated(store.dispatcher.entries.count - entered, store.dispatched_offset - dispatched)
+            entered, dispatched = store.dispatcher.entries.count, store.dispatched_offset
         stats.sample(broker.now_millis())
 
 

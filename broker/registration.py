@@ -217,14 +217,14 @@ class Registration:
             compressed=JavaBoolean(config.compressed_register),
             body_crc32=body_crc32(body),
         )
-        answers: dict[str, RegistrationReply] = {}  # in the order of arrival
+        replies: dict[str, RegistrationReply] = {}  # in the order of arrival
         async with trio.open_nursery() as nursery:
             for address in config.namesrv_addrs:
-                nursery.start_soon(self._register_with, address, header, body, oneway, answers)
+                nursery.start_soon(self._register_with, address, header, body, oneway, replies)
         if oneway:
             return
-        self._note(config.namesrv_addrs, answers)
-        first = next(iter(answers.values()), None)
+        self._note(config.namesrv_addrs, replies)
+        first = next(iter(replies.values()), None)
         if first is not None and uses_reply:
             self._use(first)
 
@@ -234,7 +234,7 @@ class Registration:
         header: RegisterBrokerRequestHeader,
         body: bytes,
         oneway: bool,  # noqa: FBT001 - a nursery starts it by position
-        answers: dict[str, RegistrationReply],
+        replies: dict[str, RegistrationReply],
     ) -> None:
         command = request(RequestCode.REGISTER_BROKER, header, body)
         try:
@@ -243,7 +243,7 @@ class Registration:
                 return
             reply = await self.client.request(address, command, self.config.register_broker_timeout_mills / 1000)
             if reply.code == ResponseCode.SUCCESS:
-                answers[address] = _read(reply)
+                replies[address] = _read(reply)
                 self._failures.recovered(address)
             else:
                 self._failures.add(address, f"not registered with {address}: code {reply.code}, {short(reply.remark)}")
@@ -283,22 +283,22 @@ class Registration:
         self._failures.add("topics", fault)
         self._note(self.config.namesrv_addrs, {})
 
-    def _note(self, addresses: tuple[str, ...], answers: Mapping[str, RegistrationReply]) -> None:
+    def _note(self, addresses: tuple[str, ...], replies: Mapping[str, RegistrationReply]) -> None:
         for address in addresses:
-            if (address in answers) != (address in self.registered):
-                self.emit("registered" if address in answers else "registration_failed", nameserver=address)
-        self.registered = set(answers)
+            if (address in replies) != (address in self.registered):
+                self.emit("registered" if address in replies else "registration_failed", nameserver=address)
+        self.registered = set(replies)
         if self.registered:
             self.all_registered.set()
 
-    def _use(self, answer: RegistrationReply) -> None:
+    def _use(self, reply: RegistrationReply) -> None:
         """Apply the master's addresses and the order topics of a reply (section 5.5)."""
-        address = self._usable("master", answer.master_address, self.config.address)
-        ha_address = self._usable("master's HA service", answer.ha_address, self.ha_address)
+        address = self._usable("master", reply.master_address, self.config.address)
+        ha_address = self._usable("master's HA service", reply.ha_address, self.ha_address)
         if self.master_observer is not None:
             self.master_observer.master_reported(address, ha_address)
-        if answer.order_topics is not None:
-            self.topics.apply_order_topics(answer.order_topics)
+        if reply.order_topics is not None:
+            self.topics.apply_order_topics(reply.order_topics)
 
     def _usable(self, whose: str, address: str | None, own: str) -> str | None:
         """Return an address that a nameserver sent; None if it is invalid or our own."""

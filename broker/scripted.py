@@ -99,7 +99,7 @@ class ScriptedPeer:
     """Stand-in for a Channel: records frames, replies to requests from a script."""
 
     peer: str = "127.0.0.1:50001"
-    answers: dict[int, Command] = attrs.field(factory=dict)
+    scripted_replies: dict[int, Command] = attrs.field(factory=dict)
     """Replies by request code. Requests of other codes time out."""
     replies: list[Command] = attrs.field(factory=list)
     asked: list[Command] = attrs.field(factory=list)
@@ -127,10 +127,10 @@ class ScriptedPeer:
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the real one's form
         """Return the scripted reply, or raise RequestTimeoutError."""
         self.asked.append(over_the_wire(command))
-        answer = self.answers.get(command.code)
-        if answer is None:
-            raise RequestTimeoutError(f"{self.peer} did not answer within {timeout:g} s")
-        return answer
+        reply = self.scripted_replies.get(command.code)
+        if reply is None:
+            raise RequestTimeoutError(f"{self.peer} did not reply within {timeout:g} s")
+        return reply
 
     def close(self, reason: str) -> None:
         """Note it."""

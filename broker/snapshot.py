@@ -95,7 +95,7 @@ def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
     if broker.is_slave:
         return None
     levels = {}
-    for level in range(1, len(broker.store.dispatcher.delay_millis) + 1):
+    for level in range(1, len(broker.store.dispatcher.entries.delay_millis) + 1):
         end = broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)
         if end:
             levels[str(level)] = {"delivered": broker.delay.offsets.get(level, 0), "end": end}

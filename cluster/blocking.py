@@ -36,7 +36,8 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.faults import Fault
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.config.valuetypes import Seconds, checked_methods
-from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.runrecord import read_record

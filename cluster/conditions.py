@@ -25,9 +25,9 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID
 from rmqlab.cluster.supervisor.plan.targets import find_targets, target_words
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
-from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
 from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Document = Mapping[str, Any]
 Predicate = Callable[[dict[str, Any]], bool]
@@ -84,10 +84,7 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     name, *targets = words or [""]
     known = [node for node in nodes if node.kind is not NodeKind.WORKLOAD] if not targets else list(nodes)
     text = " ".join([name, *targets])
-    if name == TOPIC_KNOWN:
-        judge: Judge | None = _knows_topic(_topic_of(targets))
-    else:
-        judge = _JUDGES.get(name)
+    judge = _knows_topic(_topic_of(targets)) if name == TOPIC_KNOWN else _JUDGES.get(name)
     if judge is None:
         raise unknown_condition(name)
     if len(targets) > 1 or (not targets and name != "ready"):
@@ -99,17 +96,22 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
         judge = _is_master(groups)
     found = [node for target in targets for node in find_targets(target, known)] or ([] if groups else known)
     for node in found:
-        if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
-            raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
-        if name == TOPIC_KNOWN and node.kind is NodeKind.WORKLOAD:
-            raise UnknownConditionError(f"{node.name} is a workload: {name} needs a broker or nameserver")
-        if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
-            raise UnknownConditionError(f"{node.name} has no slave: {name} would never be true")
+        _check_fits(name, node, known)
     return Condition(
         text,
         lambda document: next(judge(document, found), None) is None,
         lambda document: _listed([*judge(document, found)]),
     )
+
+
+def _check_fits(name: str, node: Node, known: Iterable[Node]) -> None:
+    """Raise UnknownConditionError if a condition can never be true of a node."""
+    if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
+        raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
+    if name == TOPIC_KNOWN and node.kind is NodeKind.WORKLOAD:
+        raise UnknownConditionError(f"{node.name} is a workload: {name} needs a broker or nameserver")
+    if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
+        raise UnknownConditionError(f"{node.name} has no slave: {name} would never be true")
 
 
 def unknown_condition(name: str, more: Iterable[str] = ()) -> UnknownConditionError:

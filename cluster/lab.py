@@ -53,13 +53,9 @@ from rmqlab.faults import Fault
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.config.validators import shown
 from rmqlab.runtime.config.valuetypes import Seconds, checked, checked_methods
-from rmqlab.runtime.journals.journal import (
-    SUPERVISOR,
-    JournalEntry,
-    merge_entries,
-    read_journal,
-    read_journals,
-)
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
+from rmqlab.runtime.journals.journalreader import merge_entries, read_journal, read_journals
 from rmqlab.runtime.journals.journaltail import JournalTail
 from rmqlab.runtime.node.process import allow_many_files
 

@@ -19,7 +19,6 @@ do not disturb each other. The report of a failed test includes the latest event
 """
 
 import contextlib
-import difflib
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -106,6 +105,7 @@ def _place(
 
     from rmqlab.cluster.supervisor.files.directory import ClusterDirectory  # noqa: PLC0415 -- see above
     from rmqlab.cluster.supervisor.plan.topology import ClusterSpec  # noqa: PLC0415 -- see above
+    from rmqlab.runtime.text.nearmiss import near_miss  # noqa: PLC0415 -- see above
 
     mark = request.node.get_closest_marker(MARK)
     if mark and mark.args:
@@ -113,13 +113,8 @@ def _place(
     given = {"name": f"rmq-{next(_numbers)}", **keys, **(mark.kwargs if mark else {})}
     known = [field.name for field in attrs.fields(ClusterSpec)]
     for key in given.keys() - known:
-        near = difflib.get_close_matches(key, known, 1)
-        hint = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"expected {', '.join(known)}; broker settings go to broker_settings"
-        )
-        raise _failure(f"unknown key {key}; {hint}")
+        hint = near_miss(key, known) or f"; expected {', '.join(known)}; broker settings go to broker_settings"
+        raise _failure(f"unknown key {key}{hint}")
     try:
         spec = ClusterSpec(**given)
     except (TypeError, ValueError) as exc:
@@ -151,7 +146,7 @@ def _directory_of(value: object) -> "ClusterDirectory | None":
 
 def _history(directory: "ClusterDirectory") -> str:
     from rmqlab.cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
-    from rmqlab.runtime.journals.journal import read_journals  # noqa: PLC0415 -- see above
+    from rmqlab.runtime.journals.journalreader import read_journals  # noqa: PLC0415 -- see above
 
     lines = list(history_lines(read_journals(directory.journal_dir)))[-_EVENT_LINES:]
     return "\n".join(line if len(line) <= _LINE_WIDTH else f"{line[: _LINE_WIDTH - 1]}…" for line in lines)

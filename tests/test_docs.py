@@ -32,7 +32,7 @@ from rmqlab.cluster.supervisor.plan.status import live_entry, node_entry, status
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind
 from rmqlab.faults.documents import with_tables
 from rmqlab.pipeline.tables import audittablespage
-from rmqlab.runtime.journals.journal import VERSION
+from rmqlab.runtime.journals.journalentry import VERSION
 from rmqlab.runtime.journals.schema import page as journal_page
 from rmqlab.store.offline.compare import Comparison, Side
 from rmqlab.store.offline.powerloss import Lost

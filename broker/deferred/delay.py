@@ -103,7 +103,7 @@ class DelayedDelivery:
     """Set at each decision, and replaced by the loop."""
 
     def __attrs_post_init__(self) -> None:
-        self._delays = self.store.dispatcher.delay_millis
+        self._delays = self.store.dispatcher.entries.delay_millis
         self.load()
 
     def load(self) -> None:

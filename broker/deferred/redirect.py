@@ -37,7 +37,7 @@ def redirect_delayed(store: MessageStore, message: NewMessage, properties: dict[
     """
     if message.sys_flag & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
         return False
-    level, highest = java_number(properties[PROPERTY_DELAY]), len(store.dispatcher.delay_millis)
+    level, highest = java_number(properties[PROPERTY_DELAY]), len(store.dispatcher.entries.delay_millis)
     if level <= 0:
         return False
     if level > highest:

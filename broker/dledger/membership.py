@@ -49,7 +49,7 @@ class LogFollower:
             self.growth.received()
         if self.log.written_end != self._written:
             self._written = self.log.written_end
-            self.growth.is_flush_wanted.set()
+            self.growth.flush_due.set()
 
     def _drop_from(self, cut_to: int) -> None:
         """Drop queue and index entries of replaced log entries.

@@ -30,8 +30,8 @@ WARM_AHEAD = 64 * 2**20
 class Growth(Protocol):
     """Events set when the log has grown."""
 
-    is_dispatch_wanted: trio.Event
-    is_bulk: trio.Event
+    dispatch_due: trio.Event
+    bulk_begun: trio.Event
 
 
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
@@ -43,14 +43,14 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
     quiet_at, has_room = 0.0, True
     while True:
         with trio.move_on_at(quiet_at if store.dispatcher.is_index_behind else float("inf")):
-            await growth.is_dispatch_wanted.wait()
-        growth.is_dispatch_wanted = trio.Event()
+            await growth.dispatch_due.wait()
+        growth.dispatch_due = trio.Event()
         try:
             before = store.dispatched_offset
             while store.dispatch(DISPATCH_CHUNK, may_index=trio.current_time() >= quiet_at):
                 if store.dispatched_offset - before > _BULK:
                     quiet_at = trio.current_time() + _QUIET_TIME
-                    growth.is_bulk.set()
+                    growth.bulk_begun.set()
                 before = store.dispatched_offset
                 on_progress()
                 await trio.lowlevel.checkpoint()
@@ -58,7 +58,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
             if has_room:
                 log.warning("no room for queue entries: %s; tried every %g s", exc.strerror or exc, NO_ROOM_PAUSE)
             has_room = False
-            growth.is_dispatch_wanted.set()
+            growth.dispatch_due.set()
             await trio.sleep(NO_ROOM_PAUSE)
         else:
             if not has_room:
@@ -69,8 +69,8 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
 async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
     """Prefault the next part of the log's file during a bulk transfer."""
     while True:
-        await growth.is_bulk.wait()
-        growth.is_bulk = trio.Event()
+        await growth.bulk_begun.wait()
+        growth.bulk_begun = trio.Event()
         file = store.log.files.last
         if file is not None:
             await in_thread(file.warm, WARM_AHEAD)

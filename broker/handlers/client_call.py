@@ -76,14 +76,14 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
     async def ask() -> None:
         command = new_request(request.command.code, fields, body)
         try:
-            answer = await ask_client(member.channel, command, PASS_ON_TIMEOUT)
-            answered = None if answer.raw_fields is None else answer.ext_fields
+            reply = await ask_client(member.channel, command, PASS_ON_TIMEOUT)
+            reply_fields = None if reply.raw_fields is None else reply.ext_fields
         except RequestTimeoutError as exc:
             request.reply(Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=str(exc)))
         except (RemotingError, HeaderError) as exc:
             request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc)))
         else:
-            request.reply(Reply(answer.code, answered, answer.body, answer.remark))
+            request.reply(Reply(reply.code, reply_fields, reply.body, reply.remark))
 
     broker.run_for_request(request, ask)
 
@@ -158,9 +158,9 @@ async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[
     for member in members:
         command = new_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields)
         try:
-            answer = await ask_client(member.channel, command, STATUS_TIMEOUT)
-            if answer.code == ResponseCode.SUCCESS and answer.body:
-                table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
+            reply = await ask_client(member.channel, command, STATUS_TIMEOUT)
+            if reply.code == ResponseCode.SUCCESS and reply.body:
+                table[member.client_id] = GetConsumerStatusBody.decode(reply.body).message_queue_table
         except (RemotingError, BodyError):
             continue
     request.reply(Reply(body=GetConsumerStatusBody(consumer_table=table).encode(), remark=NO_REMARK_SET))

@@ -43,7 +43,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     return None
 
 
-def answer_waiting_queries(broker: Broker) -> None:
+def release_waiting_queries(broker: Broker) -> None:
     """Reply to the queries that waited for the index to grow."""
     waiting, dispatcher = broker.waiting_queries, broker.store.dispatcher
     while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):

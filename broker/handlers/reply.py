@@ -64,8 +64,8 @@ def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request
 
     async def push() -> None:
         try:
-            answer = await ask_client(asker, command, PUSH_TIMEOUT)
-            is_taken = answer.code == ResponseCode.SUCCESS
+            reply = await ask_client(asker, command, PUSH_TIMEOUT)
+            is_taken = reply.code == ResponseCode.SUCCESS
         except RemotingError:
             is_taken = False
         store(None if is_taken else f"push reply message to {client_id}fail.")
@@ -147,7 +147,7 @@ def _store(
         fields |= {"queueId": str(queue_id), "queueOffset": str(result.queue_offset)}
         wait_for_store(broker, send, result, min_copies, is_asked=waits_for_store(properties))
     if send.waits == 0:
-        send.answer(send.status, send.cause)
+        send.send_reply(send.status, send.cause)
 
 
 def _put(broker: Broker, message: NewMessage, properties: dict[str, str]) -> PutResult | None:

@@ -196,7 +196,7 @@ def finish_send(
     values = (ids, b"%d" % queue_id, b"%d" % result.queue_offset)
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
-    def answer(status: PutStatus, cause: str | None) -> None:
+    def send_reply(status: PutStatus, cause: str | None) -> None:
         code = STORED.get(status)
         if code is None:  # a DLedger group may undo it
             request.reply(not_stored(broker, status, cause))
@@ -207,10 +207,10 @@ def finish_send(
             fields = dict(zip(names, map(bytes.decode, values), strict=True))
             request.reply(Reply(code, region_fields(broker) | fields, remark=cause))
 
-    send = WaitingSend(answer)
+    send = WaitingSend(send_reply)
     wait_for_store(broker, send, result, min_copies, is_asked=waits)
     if send.waits == 0:
-        answer(send.status, send.cause)
+        send_reply(send.status, send.cause)
     else:
         request.drop_content()
     return None

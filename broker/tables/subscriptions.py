@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.tables.tablefile import Defer, TooManyError, VersionedTable, at_once
+from rmqlab.broker.tables.tablefile import Defer, VersionedTable, at_once
 from rmqlab.broker.tables.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -85,14 +85,12 @@ class SubscriptionGroupTable(VersionedTable):
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
         """Replace the table by a master's if the versions differ (store-ha#60).
 
-        The version is replaced too. Returns True if replaced. TooManyError above MAX_COPIED groups.
+        Returns True if replaced. TooManyError above MAX_COPIED groups.
         """
-        if wrapper.data_version == self.data_version:
+        groups = wrapper.subscription_group_table
+        if not self._adopt_version(wrapper.data_version, len(groups), MAX_COPIED, "groups"):
             return False
-        if len(wrapper.subscription_group_table) > MAX_COPIED:
-            raise TooManyError(f"{len(wrapper.subscription_group_table)} groups, at most {MAX_COPIED}")
-        self.data_version = wrapper.data_version
-        self.groups = dict(wrapper.subscription_group_table)
+        self.groups = dict(groups)
         self._room.count(self.groups)
         self._save_soon()
         return True

@@ -125,6 +125,18 @@ class VersionedTable(abc.ABC):
         self._is_unsaved = False
         keep_config_file(self._path, self.file.encode(self.empty_wrapper(), self.rows()))
 
+    def _adopt_version(self, version: DataVersion, rows: int, most: int, what: str) -> bool:
+        """Replace the version by that of a master's table, before its rows replace these.
+
+        False if the versions are equal: then the tables are, too. TooManyError above `most` rows.
+        """
+        if version == self.data_version:
+            return False
+        if rows > most:
+            raise TooManyError(f"{rows} {what}, at most {most}")
+        self.data_version = version
+        return True
+
     def _changed(self) -> None:
         self.bump_version()
         self._save_soon()

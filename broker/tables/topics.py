@@ -10,7 +10,7 @@ import msgspec
 
 from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
 from rmqlab.broker.tables.subscriptions import MAX_GROUPS
-from rmqlab.broker.tables.tablefile import Defer, TooManyError, VersionedTable, at_once
+from rmqlab.broker.tables.tablefile import Defer, VersionedTable, at_once
 from rmqlab.broker.tables.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
@@ -157,14 +157,12 @@ class TopicTable(VersionedTable):
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
         """Replace the table by a master's if the versions differ (store-ha#60).
 
-        The version is replaced too. Returns True if replaced. TooManyError above MAX_COPIED topics.
+        Returns True if replaced. TooManyError above MAX_COPIED topics.
         """
-        if wrapper.data_version == self.data_version:
+        topics = wrapper.topic_config_table
+        if not self._adopt_version(wrapper.data_version, len(topics), MAX_COPIED, "topics"):
             return False
-        if len(wrapper.topic_config_table) > MAX_COPIED:
-            raise TooManyError(f"{len(wrapper.topic_config_table)} topics, at most {MAX_COPIED}")
-        self.data_version = wrapper.data_version
-        self.topics = bounded(wrapper.topic_config_table)
+        self.topics = bounded(topics)
         self._count()
         self._save_soon()
         return True

@@ -23,14 +23,14 @@ class AppendFollowUp:
     """Collects the appends of a pass and follows them up at its end."""
 
     def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, group_flush: GroupFlush) -> None:
-        self.is_flush_wanted = trio.Event()
+        self.flush_due = trio.Event()
         """Set when the log of a DLedger group has grown."""
         self.group_flush = group_flush
-        self.is_dispatch_wanted = trio.Event()
+        self.dispatch_due = trio.Event()
         """Set when records from the master, or from before a crash, are not in queues and index yet."""
-        self.is_bulk = trio.Event()
+        self.bulk_begun = trio.Event()
         """Set while the master sends as fast as it can."""
-        self._has_grown = trio.Event()
+        self._grown = trio.Event()
         self._reactor = reactor
         self._store = store
         self._ha_master = ha_master
@@ -55,9 +55,9 @@ class AppendFollowUp:
 
     async def wait_grown(self) -> None:
         """Wait for the end of the next pass in which the log grows."""
-        if self._has_grown.is_set():
-            self._has_grown = trio.Event()
-        await self._has_grown.wait()
+        if self._grown.is_set():
+            self._grown = trio.Event()
+        await self._grown.wait()
 
     def received(self) -> None:
         """Note bytes received from the master, which are already acknowledged to it."""
@@ -79,9 +79,9 @@ class AppendFollowUp:
         else:
             self._store.enter_appended()
             if self._store.dispatcher.is_index_behind:  # after a crash, or after a full disk
-                self.is_dispatch_wanted.set()
+                self.dispatch_due.set()
         self.group_flush.begin()
-        self._has_grown.set()
+        self._grown.set()
 
     def _dispatch_trickle(self) -> None:
         """Dispatch received records at once.
@@ -91,4 +91,4 @@ class AppendFollowUp:
         with contextlib.suppress(OSError):  # disk full: the dispatch task retries and logs it
             self._store.dispatch(TRICKLE)
         if self._store.dispatch_behind_bytes:
-            self.is_dispatch_wanted.set()
+            self.dispatch_due.set()

@@ -17,11 +17,11 @@ from rmqlab.store.results import PutStatus
 class WaitingSend(msgspec.Struct, eq=False):
     """A stored message whose reply is held until all its waits have ended.
 
-    `answer` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each send
+    `send_reply` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each send
     would be work for the garbage collector.
     """
 
-    answer: Callable[[PutStatus, str | None], None]
+    send_reply: Callable[[PutStatus, str | None], None]
     waits: int = 0
     status: PutStatus = PutStatus.PUT_OK
     cause: str | None = None
@@ -33,7 +33,7 @@ class WaitingSend(msgspec.Struct, eq=False):
             self.status, self.cause = status, cause
         self.waits -= 1
         if self.waits == 0:
-            self.answer(self.status, self.cause)
+            self.send_reply(self.status, self.cause)
 
 
 @attrs.define(eq=False)

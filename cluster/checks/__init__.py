@@ -40,7 +40,8 @@ from rmqlab.cluster.checks import (
 )
 from rmqlab.cluster.checks.copies import Stores, is_store, read_stores
 from rmqlab.cluster.checks.history import History, read_history
-from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.store.offline.irregularfiles import store_places
 from rmqlab.verdict.catalogue import METRICS

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.roles import Roles
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.eventmaps import route_addresses
 
 REMOVALS = ("broker_connection_lost", "broker_expired", "broker_unregistered")

@@ -22,7 +22,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.wrongrecords import count_wrong
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS

@@ -26,7 +26,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.cluster.checks.sentmessages import sent_messages
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_id

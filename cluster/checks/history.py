@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.checks.absences import Absence, absences, isolations
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, JournalEntry
 from rmqlab.verdict.eventmaps import queue_id_of
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import Roles

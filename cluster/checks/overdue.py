@@ -10,7 +10,7 @@ from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.store.log.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import OVERDUE
 from rmqlab.verdict.clocksteps import faulted_clocks

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import Brokers
 from rmqlab.verdict.outcomes import REFUSED, STORED
 

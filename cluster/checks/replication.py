@@ -10,7 +10,7 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 from rmqlab.verdict.roles import Pair
 

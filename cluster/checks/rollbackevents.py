@@ -12,7 +12,7 @@ import attrs
 from rmqlab.cluster.checks.copies import broker_of
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Queue
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.eventmaps import moved_offsets, queue_id_of
 
 

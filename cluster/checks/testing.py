@@ -10,7 +10,9 @@ import attrs
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
 from rmqlab.cluster.checks.history import History, Queue, read_history
-from rmqlab.runtime.journals.journal import CLOSED, SUPERVISOR, JournalEntry, JournalWriter, journal_path, opened
+from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry, opened
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.judgement import Judgement, read_conditions
 from rmqlab.verdict.outcomes import STORED

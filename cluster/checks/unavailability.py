@@ -24,7 +24,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.rollbackevents import parse_queue
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, failed_attempts, unknown
 from rmqlab.verdict.metrics import QUEUE_MARK
 

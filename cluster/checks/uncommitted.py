@@ -12,7 +12,7 @@ from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.loss import NOTHING_SENT
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import STORED_UNCOMMITTED
 from rmqlab.verdict.findings import Finding, unknown
 

@@ -8,10 +8,11 @@ from rich.text import Text
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
+from rmqlab.cluster.cli.completion import complete_cluster
 from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.cli.output.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
-from rmqlab.runtime.journals.journal import odd_journals
+from rmqlab.runtime.journals.journalfiles import odd_journals
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.catalogue import METRICS
@@ -27,6 +28,7 @@ from rmqlab.verdict.verdict import Verdict
     "run",
     metavar="[CLUSTER|SCENARIO|DIRECTORY]",
     default=DEFAULT_NAME,
+    shell_complete=complete_cluster,
     help="A cluster's name, a scenario's (its newest run), or a run's directory. [default]",
 )
 @click.option("--metric", "-m", multiple=True, help="Show only this metric, with its evidence; repeatable.")
@@ -44,15 +46,11 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         wanted = "lost" if run == DEFAULT_NAME else run
         misused(f"--metrics takes only --json; to show one metric of a run: rmqlab check RUN --metric {wanted}")
     if metrics:
-        if as_json:
-            print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])
-        else:
-            console.print(render_metrics(METRICS))
+        _print_metrics(as_json=as_json)
         return
-    if name is not None:
-        if run not in (DEFAULT_NAME, name):
-            misused(f"{run} and --name {name}: expected one of them")
-        run = name
+    if name is not None and run not in (DEFAULT_NAME, name):
+        misused(f"{run} and --name {name}: expected one of them")
+    run = run if name is None else name
     directory = run_directory(run)
     try:
         with working(f"judging {run}"):
@@ -71,6 +69,13 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         if judgement.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(directory)):
             console.print(f"hint: {hint}", style="dim")
     raise click.exceptions.Exit(judgement.verdict.exit_status)
+
+
+def _print_metrics(*, as_json: bool) -> None:
+    if as_json:
+        print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])
+    else:
+        console.print(render_metrics(METRICS))
 
 
 def _report_odd_files(directory: Path) -> None:

@@ -8,6 +8,7 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
+from rmqlab.cluster.cli.completion import complete_scenario
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.cli.output.screen import console
@@ -24,7 +25,10 @@ DEFAULT_PATIENCE = 10.0
 
 @click.command()
 @click.argument(
-    "scenario", default="kill-master", help="A name that `rmqlab scenarios` lists, or a file. [kill-master]"
+    "scenario",
+    default="kill-master",
+    shell_complete=complete_scenario,
+    help="A name that `rmqlab scenarios` lists, or a file. [kill-master]",
 )
 @click.option(
     "--promote-after",

@@ -1,15 +1,19 @@
-"""Values that the shell completes: names of clusters, and targets.
+"""Values that the shell completes: names of clusters and scenarios, and targets.
 
-They come from the records of clusters only.
+Targets come from the records of clusters only.
 """
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.verdict.runs import home
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def complete_cluster(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -28,6 +32,19 @@ def complete_node(ctx: click.Context, _parameter: click.Parameter, incomplete: s
     """Return matching nodes of the cluster of `--name`."""
     record = _record(str(ctx.params.get("name") or "default"))
     return [node.name for node in record.nodes() if node.name.startswith(incomplete)] if record else []
+
+
+def complete_scenario(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Return the canonical scenarios that begin with `incomplete`.
+
+    Without one, the shell completes a path.
+    """
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 -- only shells need it
+
+    from rmqlab.cluster.scenario.catalogue import canonical_scenarios  # noqa: PLC0415 -- commands load it if needed
+
+    names = sorted(name for name in canonical_scenarios() if name.startswith(incomplete))
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
 
 
 def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -13,6 +13,7 @@ import trio
 from rich.console import Group
 from rich.text import Text
 
+from rmqlab.cluster.cli.completion import complete_scenario
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.output.hunt_progress import budget_document, shown, summary
@@ -35,7 +36,10 @@ MOST_PROBLEMS = 5
 
 @click.command()
 @click.argument(
-    "scenario", default=None, help="Hunt for seeds with which this scenario fails, instead of drawing faults."
+    "scenario",
+    default=None,
+    shell_complete=complete_scenario,
+    help="Hunt for seeds with which this scenario fails, instead of drawing faults.",
 )
 @click.option("--claims", default="", show_default=False, help="Names of claims, with commas; all if omitted.")
 @click.option("--faults", default="", show_default=False, help="Kinds of faults, with commas; all if omitted.")

@@ -1,6 +1,5 @@
 """The command that plants a violation in the copy of a run, to test the judges."""
 
-import difflib
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant as plant_violation
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
+from rmqlab.runtime.text.nearmiss import near_miss
 
 _KIND_HELP = "What to plant; without it, all kinds are listed."
 
@@ -57,10 +57,7 @@ def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, a
 
 def _kind_of(name: str) -> Kind:
     if name not in KINDS:
-        near = difflib.get_close_matches(name, KINDS, n=3)
-        misused(
-            f"unknown kind {name}; " + (f"did you mean {' or '.join(near)}?" if near else f"kinds: {', '.join(KINDS)}")
-        )
+        misused(f"unknown kind {name}" + (near_miss(name, KINDS, most=3) or f"; kinds: {', '.join(KINDS)}"))
     return KINDS[name]
 
 

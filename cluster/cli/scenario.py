@@ -11,6 +11,7 @@ import click
 import trio
 from rich.text import Text
 
+from rmqlab.cluster.cli.completion import complete_scenario
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.output.line_output import LineOutput
 from rmqlab.cluster.cli.output.screen import console
@@ -115,7 +116,7 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("scenario", help="A name that `rmqlab scenarios` lists, or a file.")
+@click.argument("scenario", shell_complete=complete_scenario, help="A name that `rmqlab scenarios` lists, or a file.")
 @profile_option
 @click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
 @click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")

@@ -38,15 +38,9 @@ from rmqlab.cluster.supervisor.files.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.plan.status import Document
 from rmqlab.cluster.supervisor.plan.targets import find_targets
 from rmqlab.cluster.supervisor.plan.topology import Node, UnknownTargetError
-from rmqlab.runtime.journals.journal import (
-    MESSAGE_KINDS,
-    SUFFIX,
-    SUPERVISOR,
-    VERSION,
-    JournalEntry,
-    journal_files,
-    read_journals,
-)
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, VERSION, JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX, SUPERVISOR, journal_files
+from rmqlab.runtime.journals.journalreader import read_journals
 
 if TYPE_CHECKING:
     from rmqlab.cluster.supervisor.plan.eventfilter import EventFilter

@@ -1,6 +1,5 @@
 """Entries of the table of endpoints, and the lookup by method and path."""
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ import attrs
 from rmqlab.cluster.control.inputs import Input
 from rmqlab.cluster.control.messages import SendItem, reject
 from rmqlab.cluster.lab import Cluster
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Arguments = Mapping[str, Any]
 Call = Callable[[Cluster, Arguments, SendItem], Awaitable[Any]]
@@ -61,9 +61,8 @@ def find_endpoint(endpoints: Sequence[Endpoint], method: str, path: str) -> tupl
     found = [(endpoint, arguments) for endpoint in endpoints if (arguments := endpoint.match(path)) is not None]
     if not found:
         known = [OPENAPI_PATH, *(endpoint.path for endpoint in endpoints)]
-        close = difflib.get_close_matches(path, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"{OPENAPI_PATH} lists all paths"
-        reject(404, "unknown_path", f"no such path; {hint}")
+        hint = near_miss(path, known) or f"; {OPENAPI_PATH} lists all paths"
+        reject(404, "unknown_path", f"no such path{hint}")
     meant = next((pair for pair in found if pair[0].method == method), None)
     if meant is None:
         methods = ", ".join(sorted({endpoint.method for endpoint, _ in found}))

@@ -17,10 +17,11 @@ from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
 from rmqlab.cluster.supervisor.marks import LONGEST as LONGEST_MARK
 from rmqlab.cluster.supervisor.plan.eventfilter import UnknownKindError, check_kind
-from rmqlab.faults import fault_of, near_miss
+from rmqlab.faults import fault_of
 from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.journals.schema import EVENT_TYPES
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Schema = dict[str, Any]
 

@@ -15,7 +15,7 @@ from rmqlab.cluster.control.inputs import Fields
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.control.operations import operate
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.operate import groups, messages, offsets, permissions, settings, topics
+from rmqlab.cluster.operate import groups, messages, offsets, permissions, settings, topicchanges, topics
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import (
@@ -69,17 +69,17 @@ async def _topics(operator: Operator, given: Arguments) -> topics.Topics:
     return found if given["all"] else found.of_applications()
 
 
-async def _create_topic(operator: Operator, given: Arguments) -> topics.ChangedTopic:
-    return await topics.create_topic(operator, *_topic_change(given))
+async def _create_topic(operator: Operator, given: Arguments) -> topicchanges.ChangedTopic:
+    return await topicchanges.create_topic(operator, *_topic_change(given))
 
 
-async def _update_topic(operator: Operator, given: Arguments) -> topics.ChangedTopic:
-    return await topics.update_topic(operator, *_topic_change(given))
+async def _update_topic(operator: Operator, given: Arguments) -> topicchanges.ChangedTopic:
+    return await topicchanges.update_topic(operator, *_topic_change(given))
 
 
-def _topic_change(given: Arguments) -> tuple[topics.TopicChange, Scope]:
+def _topic_change(given: Arguments) -> tuple[topicchanges.TopicChange, Scope]:
     values, scope = _with_scope(given)
-    return topics.TopicChange.of(**values), scope
+    return topicchanges.TopicChange.of(**values), scope
 
 
 def _with_scope(given: Arguments) -> tuple[dict[str, Any], Scope]:
@@ -172,7 +172,7 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
         "create_topic",
         "Create a topic at all masters: `rmqlab topics create`.",
         _create_topic,
-        topics.ChangedTopic,
+        topicchanges.ChangedTopic,
         body=inputs.NewTopic,
     ),
     _endpoint(
@@ -187,15 +187,15 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
         "update_topic",
         "Change a topic at all masters that have it: `rmqlab topics update`.",
         _update_topic,
-        topics.ChangedTopic,
+        topicchanges.ChangedTopic,
         body=inputs.TopicSettings,
     ),
     _endpoint(
         "DELETE /v1/topics/{topic}",
         "delete_topic",
         "Delete a topic at all masters and nameservers: `rmqlab topics delete`.",
-        lambda operator, given: topics.delete_topic(operator, **given),
-        topics.DeletedTopic,
+        lambda operator, given: topicchanges.delete_topic(operator, **given),
+        topicchanges.DeletedTopic,
     ),
     _endpoint(
         "GET /v1/topics/{topic}/status",

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 QUIET = frozenset(
     {"sent", "delivered", "rebalanced", "attempt_failed", "command", "registered", "node_starting", "pull_failed"}
@@ -83,15 +83,18 @@ def _reason(error: str, outcome: str) -> str:
     if not error:
         return ""
     if outcome == "indeterminate":  # the in-doubt attempt decides, not later ones
-        is_late = "no response" in error or "stopped" in error
-        return _LATE if is_late else "the connection closed before the response; perhaps stored"
+        return next((reason for sign, reason in _DOUBTS.items() if sign in error), _LOST)
     for sign, reason in _REASONS.items():
         if sign in error:
             return reason
     return error.split("\n", 1)[0][:100]
 
 
-_LATE = "no response in time; perhaps stored, and the producer retries"
+_DOUBTS = {
+    "no response": "no response in time; perhaps stored, and the producer retries",
+    "the producer was stopped": "the producer was stopped before the response; perhaps stored",
+}
+_LOST = "the connection closed before the response; perhaps stored"
 _REASONS = {
     "no nameserver": "no nameserver responds",
     "onnection refused": "connection refused at the master's address",

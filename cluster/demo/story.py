@@ -19,7 +19,7 @@ from rmqlab.cluster.scenario.probe import send_directly
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.offline.scan import LogScan
 

@@ -16,7 +16,7 @@ from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.faults.rules import NodeRules
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault
 from rmqlab.runtime.clock import RatedClock, real_seconds
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 RULES_SECONDS = 20.0
 

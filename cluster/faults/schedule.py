@@ -14,8 +14,9 @@ import attrs
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.plan.targets import find_targets
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
-from rmqlab.faults import FaultError, near_miss
+from rmqlab.faults import FaultError
 from rmqlab.runtime.config.valuetypes import typed_fields
+from rmqlab.runtime.text.nearmiss import near_miss
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
 """An action on a node, and the action that undoes it."""

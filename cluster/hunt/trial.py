@@ -21,7 +21,8 @@ from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.host import Host
-from rmqlab.runtime.journals.journal import SUPERVISOR, read_journal
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
+from rmqlab.runtime.journals.journalreader import read_journal
 from rmqlab.verdict.verdict import Verdict
 
 NAME = "hunted"

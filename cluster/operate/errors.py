@@ -1,7 +1,8 @@
 """Errors of operations: one line with the invalid and the expected value."""
 
-import difflib
 from collections.abc import Iterable
+
+from rmqlab.runtime.text.nearmiss import near_miss
 
 _MOST_NAMED = 8
 
@@ -42,8 +43,7 @@ def unknown_setting(server: str, key: str, known: Iterable[str]) -> UnknownSetti
 def _unknown_text(kind: str, name: str, known: Iterable[str], of: str) -> str:
     names = sorted(known)
     what = f"unknown {kind} {name!r}" + (f" of {of}" if of else "")
-    close = difflib.get_close_matches(name, names, 1)
-    if close:
-        return f"{what}; did you mean {close[0]}?"
+    if hint := near_miss(name, names):
+        return f"{what}{hint}"
     listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
     return f"{what}; {'there are: ' + listed if names else 'there are none'}"

@@ -11,7 +11,7 @@ from rmqlab.cluster.plant.runcopy import (
     any_workload,
     supervisor,
 )
-from rmqlab.runtime.journals.journal import SUPERVISOR
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.runrecord import RECORD
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import msgpack
 
-from rmqlab.runtime.journals.journal import OPENED, SEALS
+from rmqlab.runtime.journals.journalentry import OPENED, SEALS
 from rmqlab.runtime.regularfile import read_regular
 
 _MOST_BYTES: Final = 2**34

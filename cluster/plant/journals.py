@@ -7,7 +7,7 @@ from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat
 from rmqlab.cluster.plant.logs import overwrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_process, any_producer, any_workload
-from rmqlab.runtime.journals.journal import OPENED
+from rmqlab.runtime.journals.journalentry import OPENED
 
 _UNSEEN = ("stored_unsent",)
 """Effect of sends that no journal records. That other metrics become unknown is always allowed."""

@@ -12,7 +12,8 @@ from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.remoting.names import is_system_topic
-from rmqlab.runtime.journals.journal import SUPERVISOR, journal_path, read_journals
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
+from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.store.log.loglayout import log_directory
 
 T = TypeVar("T")

@@ -43,10 +43,11 @@ from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.marks import mark_text
 from rmqlab.cluster.supervisor.plan.membership import KINDS
 from rmqlab.cluster.supervisor.plan.targets import join_targets, target_words
-from rmqlab.faults import Fault, FaultError, fault_of, near_miss
+from rmqlab.faults import Fault, FaultError, fault_of
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.net.worker import in_thread
 from rmqlab.runtime.text.digits import number_of
+from rmqlab.runtime.text.nearmiss import near_miss
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0

@@ -3,7 +3,6 @@
 Errors name the place and what was expected. Pure.
 """
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.config.settings import Settings, SettingsError
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.config.valuetypes import describe_type, is_of_type
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}
@@ -39,8 +39,7 @@ def near(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "; there are none"
-    close = difflib.get_close_matches(word, names, 1)
-    return f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
+    return near_miss(word, names) or f"; expected one of {', '.join(names)}"
 
 
 @attrs.frozen

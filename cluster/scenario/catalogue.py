@@ -57,14 +57,19 @@ def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
         yield Listed(path, load_scenario(path))
 
 
+def canonical_scenarios() -> dict[str, Path]:
+    """Return the files of all canonical scenarios, by name."""
+    return {
+        _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")
+    }
+
+
 def find_scenario(word: str) -> Path:
     """Return the file of a scenario by path or canonical name.
 
     NoScenarioError if there is none.
     """
-    names = {
-        _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")
-    }
+    names = canonical_scenarios()
     if word.endswith(SUFFIX) or "/" in word or (word not in names and os.path.lexists(word)):
         if not Path(word).is_file():
             what = (

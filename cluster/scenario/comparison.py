@@ -11,7 +11,7 @@ import attrs
 
 from rmqlab.cluster.checks.absences import Absence
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.outcomes import STORED

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rmqlab.cluster.scenario.model import COUNT, Expectation, Scenario, Step
-from rmqlab.runtime.journals.journal import SUPERVISOR
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap

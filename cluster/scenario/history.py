@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, JournalEntry
 
 _LONGEST_VALUE = 100
 

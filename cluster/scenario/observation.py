@@ -9,7 +9,7 @@ from typing import Any
 
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.runtime.config.validators import as_written
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
 

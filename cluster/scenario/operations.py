@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.operate import groups, offsets, permissions, settings, topics
+from rmqlab.cluster.operate import groups, offsets, permissions, settings, topicchanges
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.cluster.operate.lab import connection_to
 from rmqlab.cluster.operate.results import as_json
@@ -33,9 +33,9 @@ from rmqlab.cluster.operate.values import (
     topic_name,
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.faults import near_miss
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.config.valuetypes import is_of_type
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 @attrs.frozen(kw_only=True)
@@ -96,14 +96,14 @@ def _update_topic(value: Any) -> Operation:
     return Operation(text=_text(value), values=values, needs_topic=change.topic, brokers=scope.brokers)
 
 
-def _topic_change(value: Any) -> tuple[topics.TopicChange, Scope]:
+def _topic_change(value: Any) -> tuple[topicchanges.TopicChange, Scope]:
     keys = ("topic", "queues", "read_queues", "write_queues", "permission", "order", "brokers")
     table = _table(value, keys, 'such as {topic = "orders", queues = 4}')
     scope = Scope(brokers=_names(table.pop("brokers", []), "brokers"))
     _check_flag(table, "order")
     _check_numbers(table, ("queues", "read_queues", "write_queues"))
     topic = _required(table, "topic")
-    return topics.TopicChange.of(topic, **table), scope
+    return topicchanges.TopicChange.of(topic, **table), scope
 
 
 def _delete_topic(value: Any) -> Operation:
@@ -204,9 +204,9 @@ class OperatorAction:
 
 
 ACTIONS: Mapping[str, OperatorAction] = {
-    "create-topic": OperatorAction(_create_topic, topics.create_topic),
-    "update-topic": OperatorAction(_update_topic, topics.update_topic),
-    "delete-topic": OperatorAction(_delete_topic, topics.delete_topic),
+    "create-topic": OperatorAction(_create_topic, topicchanges.create_topic),
+    "update-topic": OperatorAction(_update_topic, topicchanges.update_topic),
+    "delete-topic": OperatorAction(_delete_topic, topicchanges.delete_topic),
     "update-group": OperatorAction(_update_group, groups.update_group),
     "delete-group": OperatorAction(_delete_group, groups.delete_group),
     "reset-offset": OperatorAction(_reset_offset, _reset),

@@ -18,7 +18,7 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.plan.topology import NodeKind
 from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 OnLine = Callable[[str], object]
 OnProgress = Callable[[Callable[[], str]], object]

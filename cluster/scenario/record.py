@@ -20,7 +20,8 @@ from rmqlab.cluster.scenario.resources import Resources
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.plan.topology import brokers_of_run
-from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement

@@ -30,7 +30,7 @@ from rmqlab.cluster.conditions import (
     unknown_condition,
 )
 from rmqlab.cluster.supervisor.plan.topology import Node, NodeKind, UnknownTargetError
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.digits import number_of

@@ -20,7 +20,8 @@ from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.config.settings import SettingsError
 from rmqlab.runtime.exceptiongroups import leaves
 from rmqlab.runtime.identity import Identity, set_identity
-from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter, opened
+from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry, opened
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.network import set_network
 from rmqlab.runtime.net.worker import InlineCalls, run_inline
 from rmqlab.runtime.node.control import ControlLink

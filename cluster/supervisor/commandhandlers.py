@@ -16,7 +16,7 @@ from rmqlab.cluster.supervisor.plan.eventfilter import EventFilter
 from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.faults import fault_of
 from rmqlab.runtime.config.valuetypes import Seconds, check_value
-from rmqlab.runtime.journals.journal import journal_files
+from rmqlab.runtime.journals.journalfiles import journal_files
 
 Arguments = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]

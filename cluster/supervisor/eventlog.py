@@ -1,7 +1,7 @@
 """The events of a cluster in order of receipt, kept in memory, with followers.
 
-It excludes events of single messages (`rmqlab.runtime.journals.journal.MESSAGE_KINDS`), which are only in the journals of their
-processes.
+It excludes events of single messages (`MESSAGE_KINDS` of `rmqlab.runtime.journals.journalentry`), which
+are only in the journals of their processes.
 """
 
 import collections
@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import attrs
 import trio
 
-from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 
 RING_EVENTS = 20_000
 RING_BYTES = 64 * 2**20

@@ -81,13 +81,13 @@ class NodeLink:
         async with self._sending:
             await self.stream.send_all(CONTROL.encode(LogMark(text)))
 
-    def rules_set(self, answer: RulesSet) -> None:
+    def rules_set(self, done: RulesSet) -> None:
         """Handle the acknowledgement of fault rules."""
-        if sent_rules := self._sent_rules.pop(answer.id, None):
+        if sent_rules := self._sent_rules.pop(done.id, None):
             self.rules, taken = sent_rules
             taken.set()
 
-    def answered(self, snapshot: Snapshot) -> None:
+    def snapshot_received(self, snapshot: Snapshot) -> None:
         """Pass a snapshot to the task that waits for it. A late one is dropped."""
         if waiting := self._asked.pop(snapshot.id, None):
             waiting.send_nowait(bounded(snapshot.facts, SNAPSHOT))
@@ -119,7 +119,7 @@ async def serve_node_connection(
             case Ready() | Event() | Stopping():
                 on_message(link, message)
             case Snapshot():
-                link.answered(message)
+                link.snapshot_received(message)
             case RulesSet():
                 link.rules_set(message)
             case _:

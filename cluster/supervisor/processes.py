@@ -24,7 +24,7 @@ from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.exceptiongroups import leaves
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.node.controlmessages import Event, Ready, Stopping
 from rmqlab.runtime.node.mapcodec import ControlError
 from rmqlab.store.offline.powerloss import Lost

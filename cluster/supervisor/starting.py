@@ -17,7 +17,10 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.roles import changes_of
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, node_names, start_phases
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.runtime.journals.journal import SUPERVISOR, JournalWriter, opened, read_journals
+from rmqlab.runtime.journals.journalentry import opened
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
+from rmqlab.runtime.journals.journalreader import read_journals
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 
 
 @attrs.define(eq=False)

@@ -28,7 +28,7 @@ from rmqlab.faults.link.slow_reader import SlowReader
 from rmqlab.faults.request.answer import AnswerRequest
 from rmqlab.faults.request.delay import DelayRequest
 from rmqlab.faults.request.drop import DropRequest
-from rmqlab.faults.specification import Fault, FaultError, near_miss
+from rmqlab.faults.specification import Fault, FaultError
 from rmqlab.faults.table import FaultTable, describe_fault, fault_values, targets_of
 
 __all__ = [
@@ -62,7 +62,6 @@ __all__ = [
     "describe_fault",
     "fault_of",
     "fault_values",
-    "near_miss",
     "targets_of",
 ]
 

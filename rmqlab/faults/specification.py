@@ -3,15 +3,15 @@
 Command-line options, keys of scenario files, error messages and `docs/faults.md` are made from these declarations.
 """
 
-import difflib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
 from rmqlab.runtime.config.validators import MOST_SECONDS, as_written
 from rmqlab.runtime.config.valuetypes import describe_type, is_of_type
+from rmqlab.runtime.text.nearmiss import near_miss
 from rmqlab.runtime.text.number_text import plain
 
 _OPTION: Final = "rmqlab.option"
@@ -20,8 +20,6 @@ LIMIT: Final = 2**63
 neither infinity nor NaN."""
 _LONGEST_MILLIS: Final = MOST_SECONDS * 1000
 """Bound of times that declare none: threads and the kernel reject longer waits."""
-LONGEST_WORD: Final = 200
-"""Characters of a word that is compared with known words: the time is quadratic."""
 
 
 class FaultError(ValueError):
@@ -29,14 +27,6 @@ class FaultError(ValueError):
 
     The text names the invalid and the expected value.
     """
-
-
-def near_miss(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean x?` if a known word is similar, else an empty text."""
-    if len(word) > LONGEST_WORD:
-        return ""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def limit_problem(value: object) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss, number_text
+from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, number_text
 from rmqlab.runtime.config.validators import as_written
 from rmqlab.runtime.config.valuetypes import is_of_type
+from rmqlab.runtime.text.nearmiss import near_miss
 
 if TYPE_CHECKING:
     from cattrs import Converter

@@ -6,7 +6,6 @@
 Their columns, units and keys are declared in `rmqlab.pipeline.tables.audittables`.
 """
 
-import difflib
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rmqlab.pipeline.tables.audittable import AuditTable
 from rmqlab.pipeline.tables.audittables import TABLES
+from rmqlab.runtime.text.nearmiss import near_miss
 from rmqlab.verdict.runs import find_run, home
 
 _FOLDER = "audit"
@@ -52,9 +52,7 @@ class AuditFrames(Mapping[str, DataFrame]):
     def about(self, name: str) -> AuditTable:
         """Return a table's declaration. KeyError for an unknown name."""
         if name not in _BY_NAME:
-            close = difflib.get_close_matches(name, _BY_NAME, 1)
-            hint = f"; did you mean {close[0]}?" if close else f"; tables: {', '.join(_BY_NAME)}"
-            raise KeyError(f"no table {name!r}{hint}")
+            raise KeyError(f"no table {name!r}" + (near_miss(name, _BY_NAME) or f"; tables: {', '.join(_BY_NAME)}"))
         return _BY_NAME[name]
 
     def describe(self, name: str) -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from rmqlab.pipeline.options import OptionError
-from rmqlab.runtime.config.nearmiss import near_miss
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 def ddl(columns: Mapping[str, str]) -> str:

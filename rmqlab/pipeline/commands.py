@@ -30,7 +30,7 @@ from rmqlab.pipeline.spark.masters import LOCAL, is_local
 from rmqlab.pipeline.spark.spark_home import Machine
 from rmqlab.pipeline.spark.workers import check_shared_directory
 from rmqlab.runtime.interrupts import as_ctrl_c
-from rmqlab.runtime.journals.journal import odd_journals
+from rmqlab.runtime.journals.journalfiles import odd_journals
 from rmqlab.runtime.text.errorline import print_error
 from rmqlab.runtime.text.number_text import plain
 from rmqlab.runtime.text.printable import printable

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from rmqlab.pipeline.errors import UserError
-from rmqlab.runtime.config.nearmiss import near_miss
+from rmqlab.runtime.text.nearmiss import near_miss
 
 T = TypeVar("T")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})

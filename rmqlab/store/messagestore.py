@@ -34,6 +34,7 @@ from rmqlab.store.queue.consumequeue import ENTRY
 from rmqlab.store.queue.queueends import save_queue_ends
 from rmqlab.store.queue.queues import Queues
 from rmqlab.store.queue.timesearch import offset_by_time
+from rmqlab.store.queueentries import QueueEntries
 from rmqlab.store.results import GetResult, PutResult, QueryResult
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class MessageStore:
                 index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
             checkpoint = Checkpoint.load(root / "checkpoint", disk)
             marks = FlushedMarks.open(root / MARKS_FILE, disk)
-            dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, observer)
+            dispatcher = Dispatcher(log, QueueEntries(log, queues, config.delay_millis, is_slave), index, observer)
             putter = log_kind.putter(config, log, queues, index, dispatcher, now_millis)
             store = cls(
                 config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,

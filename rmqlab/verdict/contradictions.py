@@ -7,7 +7,8 @@ brokers and the journals of servers name them, too.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqlab.runtime.journals.journal import SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX, SUPERVISOR
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.metrics import Source
 from rmqlab.verdict.roles import MASTER_ID

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.metrics import Metric, find_metric
 
 EVIDENCE_LIMIT = 100

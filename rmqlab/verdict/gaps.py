@@ -10,7 +10,8 @@ from typing import Final
 
 import attrs
 
-from rmqlab.runtime.journals.journal import OPENED, SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalentry import OPENED, JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX, SUPERVISOR
 from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey
 from rmqlab.verdict.metrics import Source
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 import attrs
 
 from rmqlab.runtime.config.settings import snake
-from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey
 from rmqlab.runtime.text.counted import counted
 from rmqlab.runtime.text.number_text import plain

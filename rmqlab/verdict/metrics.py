@@ -3,12 +3,13 @@
 A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`, `write_unavailable broker-a`.
 """
 
-import difflib
 import enum
 from collections.abc import Iterable
 from typing import Final
 
 import attrs
+
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 class UnknownMetricError(ValueError):
@@ -65,9 +66,9 @@ def find_metric(metric: str, metrics: Iterable[Metric]) -> Metric:
     name, _, target = metric.partition(" ")
     same = [row for row in rows if row.name == name]
     if not same:
-        near = difflib.get_close_matches(name, {row.name for row in rows}, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"metrics: {', '.join(sorted({r.name for r in rows}))}"
-        raise UnknownMetricError(f"no metric {name!r}; {hint}")
+        names = sorted({row.name for row in rows})
+        hint = near_miss(name, names, most=3) or f"; metrics: {', '.join(names)}"
+        raise UnknownMetricError(f"no metric {name!r}{hint}")
     of_queues = QUEUE_MARK in target
     for row in sorted(same, key=lambda row: (row.target == "QUEUE") != of_queues):
         if bool(target) == bool(row.target):

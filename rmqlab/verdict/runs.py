@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from rmqlab.runtime.config.nearmiss import near_miss
 from rmqlab.runtime.homedir import home_directory
+from rmqlab.runtime.text.nearmiss import near_miss
 from rmqlab.verdict.runrecord import RECORD
 
 _RUNS = "runs"

@@ -13,7 +13,8 @@ from typing import Any
 import msgpack
 
 from rmqlab.cluster.checks.testing import write_journals as write_entries
-from rmqlab.runtime.journals.journal import CLOSED, VERSION, JournalEntry, journal_path
+from rmqlab.runtime.journals.journalentry import CLOSED, VERSION, JournalEntry
+from rmqlab.runtime.journals.journalfiles import journal_path
 from tests.bench.bigstore import BEGAN_AT, GROUP, PER_MILLISECOND, QUEUES, TOPIC, queue_end, sent_crc, write_store
 
 LOST = 3

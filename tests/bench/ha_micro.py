@@ -59,8 +59,8 @@ class Span:
 class Growth:
     """What wakes the loops."""
 
-    is_dispatch_wanted: trio.Event = attrs.field(factory=trio.Event)
-    is_bulk: trio.Event = attrs.field(factory=trio.Event)
+    dispatch_due: trio.Event = attrs.field(factory=trio.Event)
+    bulk_begun: trio.Event = attrs.field(factory=trio.Event)
 
 
 def fill(store: MessageStore, size: int) -> None:
@@ -85,10 +85,10 @@ async def follow(address: str, root: Path, target: int, work: str) -> None:
     def received() -> None:
         span.begin()
         if work == "nothing":
-            growth.is_bulk.set()
+            growth.bulk_begun.set()
             progressed(store.max_commit_log_offset)
         else:
-            growth.is_dispatch_wanted.set()
+            growth.dispatch_due.set()
 
     def progressed(reached: int) -> None:
         if reached >= target:

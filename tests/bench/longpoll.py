@@ -61,7 +61,7 @@ def _measure(name: str, cluster: Cluster, polls: int) -> tuple[float, float, flo
             used = cpu_seconds(master)
             began = time.monotonic()
             rawrequest.send(address, _TOPIC, b"for all of you")
-            _wait_answers(sockets)
+            _wait_replies(sockets)
             took = time.monotonic() - began
             used = cpu_seconds(master) - used
     each = (parked - before) / polls * 1000
@@ -97,7 +97,7 @@ def _pull(offset: int) -> bytes:
     return struct.pack(">II", 4 + len(header), len(header)) + header
 
 
-def _wait_answers(sockets: list[socket.socket]) -> None:
+def _wait_replies(sockets: list[socket.socket]) -> None:
     """Read one frame from each; every one must be a message."""
     with selectors.DefaultSelector() as selector:
         received = dict.fromkeys(sockets, b"")

@@ -23,7 +23,7 @@ from rmqlab.runtime.net.testing import ScriptedClient
 FIRST = "n1:9876"
 
 
-def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
+def registration_reply(fields: Mapping[str, str], body: bytes = b"") -> Command:
     return Command(ResponseCode.SUCCESS, raw_fields=dict(fields), body=body)
 
 

@@ -84,7 +84,7 @@ def test_an_index_that_is_behind_wakes_its_task() -> None:
     follow = follow_up(events)
     follow.appended(100)
     events.end()
-    assert follow.is_dispatch_wanted.is_set()
+    assert follow.dispatch_due.is_set()
 
 
 async def test_waiters_for_growth_continue_after_each_pass_that_appends() -> None:

@@ -75,7 +75,7 @@ class Replay:
     def play(self, steps: list[Step]) -> None:
         """Play one recording after the previous ones."""
         began = self.talk.clock.seconds + BETWEEN_FILES
-        self._learn_answers(steps)
+        self._learn_replies(steps)
         for step in steps:
             self._go_to(began + step.at)
             peer = self._peer(step.address)
@@ -89,7 +89,7 @@ class Replay:
             elif not step.is_from_client and step.command.is_response:
                 self.expected[step.address, step.command.opaque] = step.command
 
-    def _learn_answers(self, steps: list[Step]) -> None:
+    def _learn_replies(self, steps: list[Step]) -> None:
         """Let each consumer reply to our broker as to the recorded one."""
         requests = {
             (step.address, step.command.opaque): step.command.code
@@ -99,7 +99,7 @@ class Replay:
         for step in steps:
             if step.command and step.is_from_client and step.command.is_response:
                 code = requests[step.address, step.command.opaque]
-                self._peer(step.address).answers[code] = step.command
+                self._peer(step.address).scripted_replies[code] = step.command
 
     def _go_to(self, moment: float) -> None:
         """Let time pass, with the sweeps that it brings."""

@@ -53,7 +53,7 @@ class Recording:
     """The producer's sends, replies and checks, and the consumer's messages."""
 
     sent: list[tuple[float, Command]]
-    answers: Mapping[int, Command]
+    replies: Mapping[int, Command]
     asked: list[Command]
     pulled: list[StoredMessage]
 
@@ -67,7 +67,7 @@ def recording() -> Recording:
         sent=[
             (row["t"], command) for row, command in mine if row["to"] == "master" and row["header"]["code"] in REPLAYED
         ],
-        answers={command.opaque: command for row, command in mine if row["from"] == "master" and command.is_response},
+        replies={command.opaque: command for row, command in mine if row["from"] == "master" and command.is_response},
         asked=[command for row, command in mine if command.code == RequestCode.CHECK_TRANSACTION_STATE],
         pulled=[message for body in bodies if body[4:8] == MAGIC for message in decode_messages(body)],
     )
@@ -100,10 +100,10 @@ class Replay:
             fields["commitLogOffset"] = str(self.ours[int(fields["commitLogOffset"])])
         replies = self.talk.exchange(command.code, fields, command.body, oneway=command.is_oneway)
         if command.code == RequestCode.SEND_MESSAGE_V2:
-            answer = self.recording.answers[command.opaque]
-            self.ours[offset_of(answer)] = offset_of(replies[0])
+            reply = self.recording.replies[command.opaque]
+            self.ours[offset_of(reply)] = offset_of(replies[0])
             for field in ("queueId", "queueOffset", "MSG_REGION", "TRACE_ON"):
-                assert replies[0].ext_fields[field] == answer.ext_fields[field]
+                assert replies[0].ext_fields[field] == reply.ext_fields[field]
 
     def learn_checks(self) -> None:
         for ours, theirs in zip(self.talk.peer.asked, self.recording.asked, strict=False):

@@ -28,7 +28,7 @@ from rmqlab.store.results import PutStatus
 class Growth:
     """In the place of AppendFollowUp: counts who waits for growth."""
 
-    is_flush_wanted: trio.Event = attrs.field(factory=trio.Event)
+    flush_due: trio.Event = attrs.field(factory=trio.Event)
     grown: trio.Event = attrs.field(factory=trio.Event)
     waits: int = 0
 

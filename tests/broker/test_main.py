@@ -110,14 +110,14 @@ async def test_a_slave_finds_its_master_replicates_its_log_and_serves_pulls(
     ends = [(one.link.snapshot()["commit_log"]["max"]) for one in (master, slave)]
     assert ends[0] == ends[1]
     await world.until(lambda: slave.link.snapshot()["commit_log"]["dispatched"] == ends[1])
-    answers = [
+    responses = [
         await world.client.request(
             one.address, request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest")), PATIENCE
         )
         for one in (master, slave)
     ]
-    assert answers[0].body == answers[1].body
-    assert answers[1].ext_fields["maxOffset"] == "21"
+    assert responses[0].body == responses[1].body
+    assert responses[1].ext_fields["maxOffset"] == "21"
     refused = await world.send(slave)
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     await slave.stop()

@@ -50,7 +50,7 @@ class Slave:
         )
 
     def master_says(self, code: RequestCode, body: bytes, address: str = MASTER) -> None:
-        self.client.answers[(address, code)] = Command(ResponseCode.SUCCESS, body=body)
+        self.client.replies[(address, code)] = Command(ResponseCode.SUCCESS, body=body)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_one_that_fails_does_not_stop_the_others(
 ) -> None:
     """store-ha#58."""
     address = VIP if failing == 0 else MASTER
-    following.client.answers[(address, KINDS[failing])] = None
+    following.client.replies[(address, KINDS[failing])] = None
     with caplog.at_level("INFO"):
         await following.sync.sync()
     assert [command.code for _, _, command in following.client.asked] == list(KINDS)
@@ -117,7 +117,7 @@ async def test_a_master_that_refuses_a_kind_is_logged_once_with_its_remark(
     following: Slave, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = Command(ResponseCode.SYSTEM_ERROR, remark="no such table")
-    following.client.answers[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = refusal
+    following.client.replies[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = refusal
     for _ in range(2):
         await following.sync.sync()
     assert [record.getMessage() for record in caplog.records] == [
@@ -131,7 +131,7 @@ async def test_a_refusal_that_returns_after_a_success_is_logged_again(
     refusal = Command(ResponseCode.SYSTEM_ERROR, remark="no such table")
     success = Command(ResponseCode.SUCCESS, body=b'{"offsetTable":{}}')
     for reply in (refusal, success, refusal):
-        following.client.answers[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = reply
+        following.client.replies[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = reply
         await following.sync.sync()
     assert len(caplog.records) == 2
 
@@ -372,7 +372,7 @@ async def test_tables_that_make_no_sense_change_nothing_and_are_logged_once(
 @pytest.mark.parametrize("address", ["m", "m:99999", "m:" + "9" * 5000, "m:\u0663", ":", ""])
 async def test_a_master_that_has_no_address_is_asked_in_vain(slave: Slave, address: str) -> None:
     slave.sync.known_master.address = address
-    slave.client.answers = dict.fromkeys(["m"])
+    slave.client.replies = dict.fromkeys(["m"])
     await slave.sync.sync()
     assert not slave.sync.errors.counts
 

@@ -14,7 +14,14 @@ from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.net.testing import ScriptedClient
-from tests.broker.registrations import FIRST, LateClient, MuteClient, answer, open_registration, registered_body
+from tests.broker.registrations import (
+    FIRST,
+    LateClient,
+    MuteClient,
+    open_registration,
+    registered_body,
+    registration_reply,
+)
 
 
 async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
@@ -65,7 +72,7 @@ async def test_the_first_registration_of_a_member_names_no_master_to_it(
 ) -> None:
     """dledger#52: RocketMQ's is oneway; the periodic one 10 s later names it."""
     assert autojump_clock.rate == 0.0
-    good = answer({"masterAddr": "m:10911"})
+    good = registration_reply({"masterAddr": "m:10911"})
     registration, masters = open_registration(tmp_path, ScriptedClient({FIRST: good}), namesrv_addr=FIRST)
     may_begin = trio.Event()
     may_begin.set()
@@ -96,7 +103,7 @@ async def test_nothing_is_ready_while_no_nameserver_answers(tmp_path: pathlib.Pa
 async def test_the_first_valid_reply_sets_the_master_of_a_slave(tmp_path: pathlib.Path) -> None:
     """remoting#25."""
     fields = {"masterAddr": "m:10911", "haServerAddr": "m:10912"}
-    client = ScriptedClient({"n1:9876": None, "n2:9876": answer(fields)})
+    client = ScriptedClient({"n1:9876": None, "n2:9876": registration_reply(fields)})
     registration, masters = open_registration(tmp_path, client)
     await registration._register(is_forced=True)
     assert masters == [("m:10911", "m:10912")]
@@ -107,8 +114,8 @@ async def test_of_several_replies_the_one_that_arrives_first_names_the_master(
 ) -> None:
     """As in BrokerOuterAPI: a nameserver that lacks the master does not hide it."""
     assert autojump_clock.rate == 0
-    named = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"})
-    client = LateClient({"n1:9876": 0.2, "n2:9876": 0.1}, {"n1:9876": answer({}), "n2:9876": named})
+    named = registration_reply({"masterAddr": "m:10911", "haServerAddr": "m:10912"})
+    client = LateClient({"n1:9876": 0.2, "n2:9876": 0.1}, {"n1:9876": registration_reply({}), "n2:9876": named})
     registration, masters = open_registration(tmp_path, client)
     await registration._register(is_forced=True)
     client.seconds["n2:9876"] = 0.3
@@ -129,7 +136,9 @@ async def test_an_answer_without_a_master_clears_it(tmp_path: pathlib.Path) -> N
 )
 async def test_order_topics_follow_the_answer(tmp_path: pathlib.Path, body: bytes, expected: bool) -> None:  # noqa: FBT001
     """remoting#28."""
-    registration, _ = open_registration(tmp_path, ScriptedClient({FIRST: answer({}, body)}), namesrv_addr=FIRST)
+    registration, _ = open_registration(
+        tmp_path, ScriptedClient({FIRST: registration_reply({}, body)}), namesrv_addr=FIRST
+    )
     registration.topics.apply_order_topics(["BenchmarkTest"])
     await registration._register(is_forced=True)
     topic = registration.topics.get("BenchmarkTest")
@@ -245,20 +254,20 @@ async def test_unforced_it_asks_for_the_version_first_and_stays_silent_where_it_
 ) -> None:
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client)
-    known = answer({"changed": "false"}, registration.topics.data_version.encode())
-    client.answers = {"n1:9876": known, "n2:9876": known}
+    known = registration_reply({"changed": "false"}, registration.topics.data_version.encode())
+    client.replies = {"n1:9876": known, "n2:9876": known}
     await registration._register(is_forced=False)
     assert {command.code for _, _, command in client.asked} == {RequestCode.QUERY_DATA_VERSION}
-    client.answers["n2:9876"] = answer({"changed": "true"})
+    client.replies["n2:9876"] = registration_reply({"changed": "true"})
     await registration._register(is_forced=False)
     assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
 
 
 async def test_unforced_it_registers_where_the_version_differs_from_ours(tmp_path: pathlib.Path) -> None:
     """BrokerOuterAPI.needRegister compares the version in the body, not `changed`."""
-    other = answer({"changed": "false"}, DataVersion(timestamp=1, counter=99).encode())
+    other = registration_reply({"changed": "false"}, DataVersion(timestamp=1, counter=99).encode())
     client = ScriptedClient({("n1:9876", RequestCode.QUERY_DATA_VERSION): other})
-    client.answers["n2:9876"] = answer({"changed": "false"})
+    client.replies["n2:9876"] = registration_reply({"changed": "false"})
     registration, _ = open_registration(tmp_path, client)
     await registration._register(is_forced=False)
     assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
@@ -267,8 +276,8 @@ async def test_unforced_it_registers_where_the_version_differs_from_ours(tmp_pat
 async def test_an_unforced_registration_is_sent_to_all_if_a_version_query_fails(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client)
-    client.answers = {
-        "n1:9876": answer({"changed": "false"}, registration.topics.data_version.encode()),
+    client.replies = {
+        "n1:9876": registration_reply({"changed": "false"}, registration.topics.data_version.encode()),
         "n2:9876": None,
     }
     await registration._register(is_forced=False)

@@ -10,13 +10,13 @@ from rmqlab.broker.scripted import ScriptedTasks
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.net.testing import ScriptedClient
-from tests.broker.registrations import FIRST, answer, open_registration
+from tests.broker.registrations import FIRST, open_registration, registration_reply
 
 NONSENSE = {
-    "a body that is no JSON": answer({}, b"\xff\x00 what"),
-    "a table of another type": answer({}, b'{"table":[1,2]}'),
-    "values of another type": answer({}, b'{"table":{"T":{"a":1}}}'),
-    "a body nested deep": answer({}, b"[" * 100_000),
+    "a body that is no JSON": registration_reply({}, b"\xff\x00 what"),
+    "a table of another type": registration_reply({}, b'{"table":[1,2]}'),
+    "values of another type": registration_reply({}, b'{"table":{"T":{"a":1}}}'),
+    "a body nested deep": registration_reply({}, b"[" * 100_000),
     "an unknown code": Command(70_000, remark="what\x1b[31m" * 1000),
     "a negative code": Command(-1),
     "fields that are no object": Command(ResponseCode.SUCCESS, raw_fields=msgspec.Raw(b"[1]")),
@@ -28,7 +28,9 @@ async def test_an_invalid_reply_is_logged_once_and_the_next_nameserver_is_used(
     tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Issue 12.14: it ended the broker."""
-    good = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"}, b'{"table":{"BenchmarkTest":"b:4"}}')
+    good = registration_reply(
+        {"masterAddr": "m:10911", "haServerAddr": "m:10912"}, b'{"table":{"BenchmarkTest":"b:4"}}'
+    )
     registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": nonsense, "n2:9876": good}))
     for _ in range(3):
         await registration._register(is_forced=True)
@@ -60,7 +62,7 @@ async def test_an_invalid_reply_is_logged_once_and_the_next_nameserver_is_used(
 async def test_an_invalid_master_address_is_ignored_and_logged_once(
     tmp_path: pathlib.Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = answer({"masterAddr": address, "haServerAddr": address})
+    said = registration_reply({"masterAddr": address, "haServerAddr": address})
     registration, masters = open_registration(tmp_path, ScriptedClient({FIRST: said}), namesrv_addr=FIRST)
     for _ in range(3):
         await registration._register(is_forced=True)
@@ -70,7 +72,7 @@ async def test_an_invalid_master_address_is_ignored_and_logged_once(
 
 
 async def test_a_slave_that_is_sent_to_itself_stays_without_a_master(tmp_path: pathlib.Path) -> None:
-    said = answer({"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"})
+    said = registration_reply({"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"})
     registration, masters = open_registration(
         tmp_path, ScriptedClient({FIRST: said}), namesrv_addr=FIRST, broker_role="SLAVE", broker_id=1
     )
@@ -79,7 +81,11 @@ async def test_a_slave_that_is_sent_to_itself_stays_without_a_master(tmp_path: p
 
 
 @pytest.mark.parametrize(
-    "nonsense", [answer({"changed": "false"}, b"\xff what"), answer({"changed": "false"}, b'{"counter":"many"}')]
+    "nonsense",
+    [
+        registration_reply({"changed": "false"}, b"\xff what"),
+        registration_reply({"changed": "false"}, b'{"counter":"many"}'),
+    ],
 )
 async def test_a_data_version_that_does_not_parse_counts_as_another(
     tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
@@ -95,9 +101,17 @@ async def test_a_data_version_that_does_not_parse_counts_as_another(
 
 VERSION = (FIRST, RequestCode.QUERY_DATA_VERSION)
 RECOVERIES = {
-    "a nameserver that is away": (FIRST, None, answer({})),
-    "an invalid address of the master": (FIRST, answer({"masterAddr": "m"}), answer({"masterAddr": "m:10911"})),
-    "a version that does not parse": (VERSION, answer({"changed": "false"}, b"what"), answer({"changed": "false"})),
+    "a nameserver that is away": (FIRST, None, registration_reply({})),
+    "an invalid address of the master": (
+        FIRST,
+        registration_reply({"masterAddr": "m"}),
+        registration_reply({"masterAddr": "m:10911"}),
+    ),
+    "a version that does not parse": (
+        VERSION,
+        registration_reply({"changed": "false"}, b"what"),
+        registration_reply({"changed": "false"}),
+    ),
 }
 
 
@@ -112,7 +126,7 @@ async def test_a_failure_that_returns_after_a_success_is_logged_again(
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client, namesrv_addr=FIRST)
     for reply in (failure, failure, success, failure):
-        client.answers[asked] = reply
+        client.replies[asked] = reply
         await registration._register(is_forced=asked != VERSION)
     assert len(caplog.records) == 2
 

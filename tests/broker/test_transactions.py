@@ -28,7 +28,7 @@ async def test_an_open_half_message_is_asked_about_and_the_answer_commits_it(pro
     (asked,) = await producer.after(60)
     assert asked.code == RequestCode.CHECK_TRANSACTION_STATE
     assert asked.is_oneway
-    producer.answer(asked, COMMIT)
+    producer.end_transaction(asked, COMMIT)
     (seen,) = producer.stored("orders", 1)
     assert seen.sys_flag == 8
     assert seen.prepared_transaction_offset == int(asked.ext_fields["commitLogOffset"])
@@ -127,7 +127,7 @@ async def test_op_records_are_used_up_without_a_half_message_to_check(producer: 
     """TransactionalMessageServiceImpl.check reads op records first."""
     sent = producer.send()
     (asked,) = await producer.after(60)
-    producer.answer(asked, COMMIT)
+    producer.end_transaction(asked, COMMIT)
     await producer.after(60)
     assert producer.progress() == (2, 1)
     producer.end(sent, ROLLBACK)  # too late: its copy counted
@@ -197,7 +197,7 @@ async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(prod
     producer.send(UNIQ_KEY="other")
     (asked,) = await producer.after(60)
     assert asked.ext_fields["msgId"] == "other"
-    producer.answer(asked, COMMIT)
+    producer.end_transaction(asked, COMMIT)
     (asked,) = await producer.after(60)
     assert asked.ext_fields["msgId"] == "U"
 

@@ -47,7 +47,7 @@ class Producer:
         await self.check.check()
         return self.talk.peer.asked[before:]
 
-    def answer(self, asked: Command, decision: int) -> None:
+    def end_transaction(self, asked: Command, decision: int) -> None:
         """End the transaction as a checked producer does: with the request's offsets."""
         fields = {
             "producerGroup": "P",

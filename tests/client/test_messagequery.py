@@ -23,11 +23,11 @@ async def test_keys_are_looked_up_in_the_topic_of_the_namespace(
     world.route(topic, 1)
     found = record(topic, 0, 0, b"found", "KEYS\x01k1 k2\x02UNIQ_KEY\x01U")
 
-    def answer(request: Request) -> Reply:
+    def respond(request: Request) -> Reply:
         assert request.command.ext_fields["topic"] == topic
         return Reply(header={"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}, body=found)
 
-    broker.handlers[RequestCode.QUERY_MESSAGE] = answer
+    broker.handlers[RequestCode.QUERY_MESSAGE] = respond
     async with open_client(world.config(namespace=namespace)) as client:
         assert [message.topic for message in await query_by_key(client, "orders", "k2")] == ["orders"]
         assert await query_by_key(client, "orders", "k3") == []
@@ -46,12 +46,12 @@ async def test_of_a_message_that_was_stored_twice_the_first_is_found(world: "Wor
     (broker,) = world.add("a")
     world.route("orders", 1)
 
-    def answer(request: Request) -> Reply:
+    def respond(request: Request) -> Reply:
         assert int(request.command.ext_fields["endTimestamp"]) == 2**63 - 1, "the last that fits into Java's long"
         both = stored_at(2000, b"second", 1) + stored_at(1000, b"first", 0)
         return Reply(header={"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}, body=both)
 
-    broker.handlers[RequestCode.QUERY_MESSAGE] = answer
+    broker.handlers[RequestCode.QUERY_MESSAGE] = respond
     async with open_client(world.config()) as client:
         found = await query_by_unique_key(client, "orders", "U")
     assert found is not None

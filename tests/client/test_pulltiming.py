@@ -17,10 +17,10 @@ from tests.client.conftest import record
 def found_one(stored_at: int) -> PullResult:
     message: ReceivedMessage = received(decode_message(record("orders", 0, 0, b"x")), "a", "")
     message.stored.store_timestamp = stored_at
-    return answer(PullStatus.FOUND, [message])
+    return pull_result(PullStatus.FOUND, [message])
 
 
-def answer(status: PullStatus, messages: list[ReceivedMessage] | None = None) -> PullResult:
+def pull_result(status: PullStatus, messages: list[ReceivedMessage] | None = None) -> PullResult:
     result = PullResult(status=status, next_offset=0, min_offset=0, max_offset=0, suggested_broker_id=0, messages=[])
     return attrs.evolve(result, messages=messages or [])
 
@@ -35,13 +35,13 @@ async def sent_pull(seconds: float) -> PullTiming:
 
 async def test_an_answer_without_messages_was_held_all_the_time() -> None:
     timing = await sent_pull(16)
-    assert timing.held_before(answer(PullStatus.NO_NEW_MSG), is_slave=False) == 16_000
+    assert timing.held_before(pull_result(PullStatus.NO_NEW_MSG), is_slave=False) == 16_000
     assert timing.took == 16_000
 
 
 async def test_a_late_reply_counts_as_held_for_the_suspend_timeout_only() -> None:
     timing = await sent_pull(25)
-    assert timing.held_before(answer(PullStatus.NO_NEW_MSG), is_slave=False) == 15_000
+    assert timing.held_before(pull_result(PullStatus.NO_NEW_MSG), is_slave=False) == 15_000
 
 
 @pytest.mark.parametrize(("ago", "held"), [(0, 10_000), (5, 10_000), (8, 0), (30, 0)])
@@ -62,7 +62,7 @@ async def test_a_slave_may_hold_a_pull_for_messages_that_its_master_stored_long_
 
 async def test_another_offset_is_never_waited_for() -> None:
     timing = await sent_pull(10)
-    assert timing.held_before(answer(PullStatus.OFFSET_ILLEGAL), is_slave=False) == 0
+    assert timing.held_before(pull_result(PullStatus.OFFSET_ILLEGAL), is_slave=False) == 0
 
 
 async def test_only_a_lost_connection_ends_a_hold_and_only_within_its_time() -> None:

@@ -37,13 +37,13 @@ def broker(world: "World") -> "FakeBroker":
     return broker
 
 
-def answering(broker: "FakeBroker", change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+def reply_to_requests(broker: "FakeBroker", change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
     """Let the broker push a reply as soon as a request is stored.
 
     `change` may spoil its fields.
     """
 
-    def answer(sent: Request) -> Reply | None:
+    def respond(sent: Request) -> Reply | None:
         header = sent.command.header(SendMessageRequestHeaderV2)
         fields: dict[str, Any] = {
             "producerGroup": "pg",
@@ -62,12 +62,12 @@ def answering(broker: "FakeBroker", change: Callable[[dict[str, Any]], None] = l
         return broker.handlers[RequestCode.SEND_MESSAGE_V2](sent)
 
     broker_heard: list[Command | None] = []
-    broker.script[RequestCode.SEND_MESSAGE_V2].append(answer)
+    broker.script[RequestCode.SEND_MESSAGE_V2].append(respond)
 
 
 async def test_a_reply_finds_the_request_that_it_belongs_to(broker: "FakeBroker", client: Client) -> None:
     """broker-requests section 1.10."""
-    answering(broker)
+    reply_to_requests(broker)
     producer = Producer(client, "pg")
     reply = await request(producer, QUESTION, timeout=2)
     assert (reply.body, reply.topic, reply.flag) == (b"9.99", "c_REPLY_TOPIC", 7)
@@ -79,14 +79,14 @@ async def test_a_reply_finds_the_request_that_it_belongs_to(broker: "FakeBroker"
 
 
 async def test_a_reply_ends_the_wait_at_once(broker: "FakeBroker", client: Client) -> None:
-    answering(broker)
+    reply_to_requests(broker)
     with trio.fail_after(30):
         await request(Producer(client, "pg"), QUESTION, timeout=1000)
 
 
 async def test_a_requester_is_registered_before_its_request_is_sent(broker: "FakeBroker", client: Client) -> None:
     """A reply is pushed to the client id of the heartbeats."""
-    answering(broker)
+    reply_to_requests(broker)
     await request(Producer(client, "pg"), QUESTION)
     codes = [command.code for command in broker.log]
     assert RequestCode.HEART_BEAT in codes[: codes.index(RequestCode.SEND_MESSAGE_V2)]
@@ -96,7 +96,7 @@ async def test_a_requester_is_registered_before_its_request_is_sent(broker: "Fak
 
 
 async def test_a_request_timeout_reports_that_the_request_is_stored(broker: "FakeBroker", client: Client) -> None:
-    answering(broker, lambda fields: fields.update(properties="CORRELATION_ID\x01another"))
+    reply_to_requests(broker, lambda fields: fields.update(properties="CORRELATION_ID\x01another"))
     began_at = trio.current_time()
     with pytest.raises(NoReplyError, match="stored, but no reply arrived within 2 s"):
         await request(Producer(client, "pg"), QUESTION, timeout=2)
@@ -152,7 +152,7 @@ async def test_a_reply_that_a_real_broker_pushed_is_read(broker: "FakeBroker", c
     got: list[ReplyMessage] = []
     client.local_members.replies[parse_properties(fields["properties"])["CORRELATION_ID"]] = got.append
     (channel,) = broker.server.channels
-    answer = await channel.request(command_of(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, body), 5)
-    assert answer.code == ResponseCode.SUCCESS
+    response = await channel.request(command_of(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, body), 5)
+    assert response.code == ResponseCode.SUCCESS
     assert [reply.body for reply in got] == [b"reply to question 0"]
     assert got[0].store_timestamp == int(fields["storeTimestamp"])

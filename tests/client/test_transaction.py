@@ -38,14 +38,14 @@ class Application:
     async def work(self, message: Message, unique_id: str) -> TransactionState:
         assert message is MESSAGE
         self.worked.append(unique_id)
-        return self._answer()
+        return self._next_state()
 
     async def check(self, message: ReceivedMessage) -> TransactionState:
         await trio.lowlevel.checkpoint()
         self.asked.append(message)
-        return self._answer()
+        return self._next_state()
 
-    def _answer(self) -> TransactionState:
+    def _next_state(self) -> TransactionState:
         if isinstance(self.state, Exception):
             raise self.state
         return self.state

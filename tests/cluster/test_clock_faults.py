@@ -5,7 +5,8 @@ from pathlib import Path
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import ClockStep
-from rmqlab.runtime.journals.journal import CLOSED, OPENED, read_journals
+from rmqlab.runtime.journals.journalentry import CLOSED, OPENED
+from rmqlab.runtime.journals.journalreader import read_journals
 from tests.cluster.simulated import on_cluster
 
 HOUR = 3_600_000

@@ -9,7 +9,7 @@ import trio
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
-from rmqlab.runtime.journals.journal import read_journals
+from rmqlab.runtime.journals.journalreader import read_journals
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 

@@ -11,7 +11,7 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from tests.cluster.simulated import simulated
 
 RATE = 20

@@ -21,7 +21,7 @@ from rmqlab.cluster.supervisor.fork.children import ForkServer
 from rmqlab.cluster.supervisor.fork.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
 from rmqlab.cluster.supervisor.plan.process_state import NodeState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.node.controlmessages import (
     CONTROL,
     Event,
@@ -166,10 +166,10 @@ async def test_garbage_at_the_command_socket_ends_that_connection_only(superviso
 async def test_beyond_the_limit_of_commands_only_down_is_executed(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(*_: object) -> None:
+    async def respond(*_: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer, "down": answer})
+    monkeypatch.setattr(commandserver, "HANDLERS", {"status": respond, "down": respond})
     (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})), free=0)
     assert isinstance(failure, Failure)
     assert failure.text.startswith("the supervisor runs 100 commands")
@@ -295,11 +295,11 @@ async def test_a_defect_of_a_command_is_named_and_counted(
 async def test_an_answer_that_is_too_large_is_a_failure(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(*_: object) -> list[str]:
+    async def respond(*_: object) -> list[str]:
         await trio.lowlevel.checkpoint()
         return ["x" * 9_000_000] * 2
 
-    monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer})
+    monkeypatch.setattr(commandserver, "HANDLERS", {"status": respond})
     (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})))
     assert failure.text.startswith("the reply cannot be sent: CommandResult of 18000")
 

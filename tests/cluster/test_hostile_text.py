@@ -25,7 +25,8 @@ from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
-from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.verdict.findings import Evidence, Finding
 
 FORGED = "FORGED 12:00:00.000  broker-a node_killed"
@@ -115,10 +116,10 @@ class FakeSupervisor:
                     questions += decoder.messages()
                 if not questions:
                     return
-                for message in self.answers(questions[0]):
+                for message in self.replies_to(questions[0]):
                     connection.sendall(COMMANDS.encode(message))
 
-    def answers(self, question: CommandRequest) -> Iterator[Item | CommandResult | Failure]:
+    def replies_to(self, question: CommandRequest) -> Iterator[Item | CommandResult | Failure]:
         match question.verb:
             case "status" | "wait":
                 yield CommandResult(document(self.name))

@@ -15,7 +15,7 @@ from rmqlab.cluster.lab import Cluster, ClusterClosedError, open_cluster
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Latency
-from rmqlab.runtime.journals.journal import read_journals
+from rmqlab.runtime.journals.journalreader import read_journals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

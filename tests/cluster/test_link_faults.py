@@ -29,7 +29,8 @@ from rmqlab.faults import (
 )
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request as command
-from rmqlab.runtime.journals.journal import JournalEntry, read_journals
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.runtime.net.reactor import open_reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.remoting_errors import RequestTimeoutError

@@ -41,7 +41,7 @@ class Caller:
         return [answer.code for answer in self.answers]
 
 
-def answer(_state: None, _header: None, _request: Request) -> Reply:
+def respond(_state: None, _header: None, _request: Request) -> Reply:
     return Reply(remark="handled")
 
 
@@ -52,7 +52,7 @@ def caller() -> Caller:
 
 @pytest.fixture
 def dispatcher() -> Dispatcher[None]:
-    return Dispatcher(handler_table([Route(PULL, None, answer), Route(SEND, None, answer)]), None)
+    return Dispatcher(handler_table([Route(PULL, None, respond), Route(SEND, None, respond)]), None)
 
 
 @pytest.fixture

@@ -47,14 +47,14 @@ class EvilServer:
                 while len(kept) >= 8 and len(kept) >= (size := 4 + struct.unpack_from(">i", kept)[0]):
                     payload = bytes(kept[4:size])
                     del kept[:size]
-                    await stream.send_all(self._answer(payload))
+                    await stream.send_all(self._reply_to(payload))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             with trio.CancelScope(shield=True):
                 await stream.aclose()
 
-    def _answer(self, payload: bytes) -> bytes:
+    def _reply_to(self, payload: bytes) -> bytes:
         self.replies += 1
         odd = self.odd
         header_size = struct.unpack_from(">I", payload)[0] & 0xFFFFFF

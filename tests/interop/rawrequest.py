@@ -130,11 +130,11 @@ def create_topic(broker: str, topic: str, queues: int = 4) -> None:
         "topicSysFlag": "0",
         "order": "false",
     }
-    _answered(broker, UPDATE_AND_CREATE_TOPIC, fields)
+    _reply_of(broker, UPDATE_AND_CREATE_TOPIC, fields)
 
 
 def max_offset(broker: str, topic: str, queue_id: int) -> int:
-    answer = _answered(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+    answer = _reply_of(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"])
 
 
@@ -165,7 +165,7 @@ def query(broker: str, topic: str, key: str) -> list[bytes]:
 
 def view(broker: str, message_id: str) -> list[bytes]:
     """VIEW_MESSAGE_BY_ID: the body of the message that an offset message id names."""
-    return _bodies(_answered(broker, VIEW_MESSAGE_BY_ID, {"offset": str(int(message_id[-16:], 16))}).body)
+    return _bodies(_reply_of(broker, VIEW_MESSAGE_BY_ID, {"offset": str(int(message_id[-16:], 16))}).body)
 
 
 def _bodies(records: bytes) -> list[bytes]:
@@ -184,18 +184,18 @@ def knows_topic(broker: str, topic: str) -> bool:
 
     Until then it serves none of their messages.
     """
-    return f'"{topic}"'.encode() in _answered(broker, GET_ALL_TOPIC_CONFIG, {}).body
+    return f'"{topic}"'.encode() in _reply_of(broker, GET_ALL_TOPIC_CONFIG, {}).body
 
 
 def knows_group(broker: str, group: str) -> bool:
     """As `knows_topic`."""
-    return f'"{group}"'.encode() in _answered(broker, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body
+    return f'"{group}"'.encode() in _reply_of(broker, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body
 
 
 def commit_offset(broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
     """UPDATE_CONSUMER_OFFSET."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
-    _answered(broker, UPDATE_CONSUMER_OFFSET, fields)
+    _reply_of(broker, UPDATE_CONSUMER_OFFSET, fields)
 
 
 def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int | None:
@@ -207,7 +207,7 @@ def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int 
 def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
     """CONSUMER_SEND_MSG_BACK: redeliver the message at a log offset to the group."""
     fields = {"offset": str(offset), "group": group, "delayLevel": str(delay_level), "unitMode": "false"}
-    _answered(broker, CONSUMER_SEND_MSG_BACK, fields)
+    _reply_of(broker, CONSUMER_SEND_MSG_BACK, fields)
 
 
 def runtime_info(broker: str) -> dict[str, str]:
@@ -224,7 +224,7 @@ def runtime_info(broker: str) -> dict[str, str]:
     return table
 
 
-def _answered(address: str, code: int, fields: dict[str, str]) -> Answer:
+def _reply_of(address: str, code: int, fields: dict[str, str]) -> Answer:
     answer = ask(address, code, fields)
     if answer.code != SUCCESS:
         raise ConnectionError(f"{address} answers {answer.code} to request {code}: {answer.remark}")

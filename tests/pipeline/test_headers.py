@@ -12,7 +12,7 @@ from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.cluster.plant.logs import NodeLog, write_record
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from tests.cluster.plant.smallrun import crc_of, made_up_run, write_run
 from tests.pipeline.violations import compare
 

@@ -15,7 +15,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from rmqlab.pipeline.journals import journalsource
 from rmqlab.pipeline.journals.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journals.journalsource import JournalSource
-from rmqlab.runtime.journals.journal import JournalEntry, Torn
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import Torn
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
 
 TYPES = {

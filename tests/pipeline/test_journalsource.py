@@ -89,7 +89,7 @@ def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSes
 def test_a_kind_of_event_that_there_is_not_is_refused_with_the_near_miss(
     spark: "SparkSession", run: pathlib.Path, name: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=r"there is no kind delivred, did you mean delivered\?; kinds: "):
+    with pytest.raises(AnalysisException, match=r"there is no kind delivred; did you mean delivered\?; kinds: "):
         spark.read.format("rmqlab-journal").option(name, "sent,delivred").load(str(run))
 
 

@@ -35,7 +35,7 @@ def test_names_are_bound_in_any_case() -> None:
     ("given", "said"),
     [
         ({}, "x: option nameServer is needed: host:port"),
-        ({"nameserver": "a", "failOnDatalos": "true"}, "no option failOnDatalos, did you mean failOnDataLoss?"),
+        ({"nameserver": "a", "failOnDatalos": "true"}, "no option failOnDatalos; did you mean failOnDataLoss?"),
         ({"nameserver": "a", "readFrom": "slaves"}, "option readFrom is 'slaves': expected master, slave or suggested"),
         ({"nameserver": "a", "readFrom": "slaves"}, "did you mean slave?"),
         ({"nameserver": "a", "maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': expected at least 1"),
@@ -53,7 +53,7 @@ def test_an_invalid_option_is_reported_with_what_was_expected(given: dict[str, s
 
 
 def test_a_long_list_of_options_does_not_follow_the_one_that_was_meant() -> None:
-    with pytest.raises(OptionError, match=r"^x: there is no option tagss, did you mean tags\?$"):
+    with pytest.raises(OptionError, match=r"^x: there is no option tagss; did you mean tags\?$"):
         bind_options(_Options, {"tagss": "a"}, source="x")
 
 

@@ -301,7 +301,7 @@ def test_ranges_of_a_log_are_at_least_4_kb_and_at_most_the_size_asked_for(write_
     assert len(reader_of(store, minPartitions="2", maxPartitionBytes="8k").partitions()) == 8
     with pytest.raises(OptionError, match="option maxPartitionBytes is '4k1': expected"):
         reader_of(store, maxPartitionBytes="4k1")
-    with pytest.raises(OptionError, match="no option minPartition, did you mean minPartitions"):
+    with pytest.raises(OptionError, match="no option minPartition; did you mean minPartitions"):
         reader_of(store, minPartition="4")
 
 

@@ -3,7 +3,7 @@
 import pathlib
 from typing import TYPE_CHECKING
 
-from rmqlab.runtime.journals.journal import journal_path
+from rmqlab.runtime.journals.journalfiles import journal_path
 from tests.cluster.checks.twogroups import OF_BROKERS, PLANTED, two_groups
 from tests.pipeline.violations import compare, write_run
 

@@ -64,9 +64,9 @@ def test_several_nodes_are_distinguished_and_selectable(spark: "SparkSession", g
 def test_a_topic_or_node_that_there_is_not_is_refused_with_the_near_miss(
     spark: "SparkSession", golden: pathlib.Path
 ) -> None:
-    with pytest.raises(AnalysisException, match=r"there is no topic StoreTopik, did you mean StoreTopic\?; topics: "):
+    with pytest.raises(AnalysisException, match=r"there is no topic StoreTopik; did you mean StoreTopic\?; topics: "):
         load(spark, golden, topics="StoreTopic,StoreTopik")
-    with pytest.raises(AnalysisException, match=r"there is no node slav, did you mean slave\?; nodes: "):
+    with pytest.raises(AnalysisException, match=r"there is no node slav; did you mean slave\?; nodes: "):
         load(spark, golden, nodes="slav")
 
 
@@ -103,7 +103,7 @@ def test_a_schema_selects_columns_in_any_order(spark: "SparkSession", golden: pa
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("quueId int", "no column quueId, did you mean queueId?"),
+        ("quueId int", "no column quueId; did you mean queueId?"),
         ("queueId bigint", "column queueId is int, not bigint"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_column_that_there_is_not_is_an_error_before_anything_runs(
     [
         ({"path": "/nowhere"}, "/nowhere is not a directory"),
         ({}, "option path is needed"),
-        ({"topcs": "a", "path": "/"}, "no option topcs, did you mean topics?"),
+        ({"topcs": "a", "path": "/"}, "no option topcs; did you mean topics?"),
         ({"path": "/nowhere/*/store"}, "nothing matches /nowhere/*/store"),
         ({"path": "nosuch://far/store"}, "nosuch://far/store"),
     ],

@@ -75,10 +75,10 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"txnAppId": "a\x01b"}, "option txnAppId is .*: expected 1 to 128 letters"),
         ({"txnAppId": " "}, "option txnAppId is .*: expected 1 to 128 letters"),
         ({"txnVersion": "-1"}, "option txnVersion is '-1': expected at least 0"),
-        ({"txnApId": "a"}, "no option txnApId, did you mean txnAppId?"),
+        ({"txnApId": "a"}, "no option txnApId; did you mean txnAppId?"),
         ({"assign": '{"broker-a": [0]}'}, "option assign is .*: expected"),
         ({"assign": ASSIGNED, "brokers": "b"}, "options assign and brokers exclude each other"),
-        ({"asign": ASSIGNED}, "no option asign, did you mean assign?"),
+        ({"asign": ASSIGNED}, "no option asign; did you mean assign?"),
         (
             {"startingOffsets": "earliest", "startingOffsetsByTimestamp": TIMES},
             "options startingOffsets and startingOffsetsByTimestamp exclude each other",
@@ -98,7 +98,7 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"startingOffsetsByTimestamp": "5"}, "option startingOffsetsByTimestamp is '5': expected .*milliseconds"),
         (
             {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latst"},
-            "expected error or latest, did you mean latest?",
+            "expected error or latest; did you mean latest?",
         ),
         (
             {"startingOffsetsByTimestampStrategy": "error"},
@@ -112,8 +112,8 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger is more than maxOffsets"),
         ({"maxBytesPerTrigger": "64 megs"}, "option maxBytesPerTrigger is '64 megs': expected .*, such as 64m"),
         ({"maxBytesPerTrigger": "0k"}, "option maxBytesPerTrigger is '0k': expected at least 1"),
-        ({"maxBytePerTrigger": "64m"}, "no option maxBytePerTrigger, did you mean maxBytesPerTrigger?"),
-        ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger, did you mean minOffsetsPerTrigger?"),
+        ({"maxBytePerTrigger": "64m"}, "no option maxBytePerTrigger; did you mean maxBytesPerTrigger?"),
+        ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger; did you mean minOffsetsPerTrigger?"),
         ({"useTLS": "true"}, "option useTLS is 'true': TLS is not supported"),
         ({"useTls": "yes"}, "option useTLS is 'yes': expected true or false"),
         ({"namespace": "a%b"}, "option namespace is 'a%b': expected letters"),
@@ -131,7 +131,7 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
             {"startingOffsetsByTimestamp": '{"t": {"b": {"0": 9223372036854775808}}}'},
             "time 9223372036854775808 of t@b:0 is invalid: expected 0 to",
         ),
-        ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
+        ({"brokrs": "a"}, "no option brokrs; did you mean brokers?"),
     ],
 )
 def test_an_invalid_topic_option_is_reported(options: dict[str, str], said: str) -> None:
@@ -219,7 +219,7 @@ def test_a_writer_accepts_client_settings_and_rejects_pull_settings() -> None:
     ],
 )
 def test_near_misses_of_client_settings_are_named(near: str, meant: str) -> None:
-    with pytest.raises(OptionError, match=f"there is no option {near}, did you mean {meant}"):
+    with pytest.raises(OptionError, match=f"there is no option {near}; did you mean {meant}"):
         bound(**{near: "1"})
 
 

@@ -67,7 +67,7 @@ def test_a_queue_that_is_not_named_ends_at_its_last_message(
     [
         (
             '{"t": {"bb": {"0": 1}}}',
-            r"no queue t@bb:0 to read \(option startingOffsets\), did you mean t@b:0\?; queues",
+            r"no queue t@bb:0 to read \(option startingOffsets\); did you mean t@b:0\?; queues",
         ),
         ('{"t": {"a": {"9": 1}}}', r"no queue t@a:9 to read \(option startingOffsets\); queues: t@a:0, t@a:1, t@b:0"),
     ],

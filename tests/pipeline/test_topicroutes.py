@@ -60,7 +60,7 @@ def test_a_topic_without_a_route_does_not_hide_the_others(
 @pytest.mark.parametrize(
     ("known", "namespace", "said"),
     [
-        (["orders"], "", ", did you mean orders?"),
+        (["orders"], "", "; did you mean orders?"),
         ([], "", ": brokers have not yet registered, or have all left"),
         ([], "NS", ", nor any other in namespace NS"),
     ],

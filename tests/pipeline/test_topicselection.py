@@ -54,10 +54,10 @@ def test_a_batch_reads_the_assigned_queues_alone(spark: "SparkSession", lab: Lab
     assert by_queue(reader.options(**assigning(topic, 1, 3)).load()) == {1: 20, 3: 20}
     for options, said in (
         (assigning(topic, 9), f"there is no queue {topic}@broker-a:9 of option assign; queues in routes: {topic}@"),
-        (assigning("selcted", 1), "there is no topic selcted, did you mean selected?"),
+        (assigning("selcted", 1), "there is no topic selcted; did you mean selected?"),
         (
             {"assign": json.dumps({topic: {"brokr-a": [1]}})},
-            f"no route has {topic}@brokr-a:1 of option assign, did you mean {topic}@broker-a:1?",
+            f"no route has {topic}@brokr-a:1 of option assign; did you mean {topic}@broker-a:1?",
         ),
     ):
         with pytest.raises(AnalysisException) as caught:
@@ -130,7 +130,7 @@ def test_a_namespace_is_on_the_wire_alone(spark: "SparkSession", lab: Lab, tmp_p
     stream = Stream(spark, lab, tmp_path, "bills")
     stream.once(namespace="NS", commitGroup="billing")
     assert stream.seen() == texts(0, 8)
-    with pytest.raises(AnalysisException, match="there is no topic bill, did you mean bills"):
+    with pytest.raises(AnalysisException, match="there is no topic bill; did you mean bills"):
         read(spark, lab, "bill", namespace="NS").count()
 
 

@@ -103,17 +103,17 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"topic": "ordres"}, "there is no topic ordres, did you mean orders?"),
-        ({"readFrom": "slav"}, "expected master, slave or suggested, did you mean slave?"),
+        ({"topic": "ordres"}, "there is no topic ordres; did you mean orders?"),
+        ({"readFrom": "slav"}, "expected master, slave or suggested; did you mean slave?"),
         ({"maxOffsetsPerTrigger": "3"}, "option maxOffsetsPerTrigger is for a stream only"),
         ({"startingOffsets": "latest"}, "a batch would read nothing"),
         ({"topics": "a,b"}, "one of the options topic, topics, topicPattern and assign is needed"),
         ({"nameServer": "127.0.0.1:1"}, "no nameserver can be reached"),
         ({"nameServer": "somewhere"}, "expected host:port"),
-        ({"failOnDatalos": "true"}, "no option failondatalos, did you mean failOnDataLoss?"),
+        ({"failOnDatalos": "true"}, "no option failondatalos; did you mean failOnDataLoss?"),
         (
             {"startingOffsets": '{"orders": {"broker-b": {"0": 1}}}'},
-            "there is no queue orders@broker-b:0 to read (option startingOffsets), did you mean orders@broker-a:0?",
+            "there is no queue orders@broker-b:0 to read (option startingOffsets); did you mean orders@broker-a:0?",
         ),
         (
             {"startingOffsets": offsets_of_orders(0, 51, 0)},
@@ -138,7 +138,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"nameServer": "127.0.0.1:1,127.0.0.1:2"}, "did you mean 127.0.0.1:1;127.0.0.1:2?"),
         (
             {"brokers": "broker-aa"},
-            "no route has broker-aa of option brokers, did you mean broker-a?",
+            "no route has broker-aa of option brokers; did you mean broker-a?",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def wait_for_a_message(server: str, topic: str) -> None:
         ("id body", {"topic": "t"}, "column body is bigint, expected string or binary"),
         ("'x' value", {"topic": "t"}, "a message has no column value"),
         ("'x' body", {}, "a message needs a topic: the option, or a column"),
-        ("'x' body, 'y' tag", {"topic": "t"}, "no column tag, did you mean tags?"),
+        ("'x' body, 'y' tag", {"topic": "t"}, "no column tag; did you mean tags?"),
         ("'x' body, 'a' broker", {"topic": "t"}, "column broker needs column queueId too"),
         ("'x' body", {"topic": "t", "startingOffsets": "earliest"}, "option startingOffsets is for reading only"),
     ],

@@ -10,7 +10,7 @@ import trio
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 TOPIC = "orders"
 LATER_TOPIC = "reminders"

@@ -146,7 +146,7 @@ async def test_a_reply_that_cannot_be_encoded_becomes_an_error_reply(
 def test_snapshots_show_internal_errors_and_survive_their_own() -> None:
     link = ControlLink()
     link.on_snapshot.append(fail)  # type: ignore[arg-type]
-    link._answer(SnapshotRequest(1))
+    link._handle(SnapshotRequest(1))
     assert link.snapshot()["internal_errors"] == {"snapshot": 2}
 
 

@@ -290,7 +290,7 @@ def _host_port(address: str) -> tuple[str, int]:
 
 async def test_opaques_wrap_around_before_they_exceed_32_bits(peer: Peer, client: RemotingClient) -> None:
     channel = await client.channel(peer.address)
-    channel._opaque = 0x7FFFFFFE
+    channel._requests._last = 0x7FFFFFFE
     for _ in range(3):
         reply = await client.request(peer.address, request(ECHO, serialize_type=1), 3)
         assert 0 <= reply.opaque <= 0x7FFFFFFF

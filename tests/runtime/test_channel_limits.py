@@ -244,11 +244,11 @@ async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, r
     while len(peer.parked) < 3:
         await trio.lowlevel.checkpoint()
 
-    def answer() -> None:
+    def respond() -> None:
         for parked in peer.parked:
             parked.reply(Reply(body=memoryview(message)))
 
-    reactor.run(answer)
+    reactor.run(respond)
     kept = [parked.channel._out.buffers[-1] for parked in peer.parked]
     assert all(one is kept[0] for one in kept)
     for sock in socks:

@@ -5,7 +5,8 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from rmqlab.runtime.clock import MOCK_WALL_EPOCH
-from rmqlab.runtime.journals.journal import JournalWriter, read_journal
+from rmqlab.runtime.journals.journalreader import read_journal
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults, PlainRules
 from rmqlab.runtime.node.control import MAX_QUEUED_BYTES, ControlLink
 from rmqlab.runtime.node.controlmessages import (
@@ -139,7 +140,7 @@ def test_an_event_of_6_mb_is_cut_and_is_read_back_from_the_journal(tmp_path: pat
 async def test_a_snapshot_of_18_mb_is_truncated_and_the_link_stays_open() -> None:
     link = ControlLink("broker-a")
     link.on_snapshot.append(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
-    link._answer(SnapshotRequest(1))
+    link._handle(SnapshotRequest(1))
     (answer,) = decode(link.take())
     assert isinstance(answer, Snapshot)
     assert [key[-24:] for key in answer.facts["groups"]] == ["a...(9000000 characters)", "b...(9000000 characters)"]
@@ -177,6 +178,6 @@ async def test_invalid_rules_get_an_error_reply() -> None:
         seen.append(rules)
 
     link.faults.follow(follow_once)
-    link._answer(SetRules(7, {}))
+    link._handle(SetRules(7, {}))
     assert decode(link.take()) == [RulesSet(7)]
     assert link.errors.counts == {"fault rules": 1}

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from rmqlab.runtime.journals.journal import JournalWriter
 from rmqlab.runtime.journals.journalsurvey import survey_journals
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.node.control import ControlLink
 from rmqlab.runtime.node.event_budget import BURST, RATE, EventBudget
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 
 ROOT = pathlib.Path(__file__).parents[2]

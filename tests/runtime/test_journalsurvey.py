@@ -11,7 +11,8 @@ import re
 import attrs
 import pytest
 
-from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter, Torn, opened, pack_entry, scan_journal
+from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry, opened, pack_entry
+from rmqlab.runtime.journals.journalreader import Torn, scan_journal
 from rmqlab.runtime.journals.journalsurvey import (
     Break,
     JournalSurvey,
@@ -20,6 +21,7 @@ from rmqlab.runtime.journals.journalsurvey import (
     survey_of_fields,
     survey_range,
 )
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 
 
 def entry(number: int, kind: str = "sent") -> JournalEntry:

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from rmqlab.runtime.journals.journal import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
 from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.runtime.journals.schema import EVENT_TYPES, OFFSET_LIMIT
 

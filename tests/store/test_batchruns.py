@@ -68,7 +68,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
     """
     observer, config = Observer(), small_config(root, mapped_file_size_commit_log=FILE, max_index_num=1000)
     store = MessageStore.open(config, now_millis=ManualClock(), is_slave=True, observer=observer)
-    with patch("rmqlab.store.dispatch.LEAST", least), patch("rmqlab.store.batches.keyreader.LEAST", least):
+    with patch("rmqlab.store.queueentries.LEAST", least), patch("rmqlab.store.batches.keyreader.LEAST", least):
         for start in range(0, len(log), step):
             store.append_raw(start, log[start : start + step])
             store.dispatch()

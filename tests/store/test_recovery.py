@@ -196,7 +196,7 @@ def test_entries_that_queues_have_are_not_entered_again_after_a_kill(torn: Torn,
     The index is made anew, and the last store time is known again.
     """
     store = torn.reopened(tmp_path / "again", torn.records[-1][2], 0)
-    assert store.dispatcher.entered == 0
+    assert store.dispatcher.entries.count == 0
     assert store.query("orders", "k3", 9, 0, 2**62).buffers
     assert store.dispatcher.last_stored_at == store.log.stored_at(torn.records[-1][0])
     store.close()
@@ -223,7 +223,7 @@ def test_one_queue_that_lost_its_end_is_filled_from_there(torn: Torn, tmp_path: 
         file.seek(20 * 20)
         file.write(bytes(10 * 20))
     store = MessageStore.open(small_config(tmp_path / "store"), now_millis=ManualClock())
-    assert store.dispatcher.entered == 10
+    assert store.dispatcher.entries.count == 10
     entries = [entry[0] for entry in store.queue_entries("orders", 1, 0, 30)]
     assert entries == [start for start, _, _ in torn.records[1::2]]
     store.close()

@@ -53,7 +53,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
     store = MessageStore.open(config, now_millis=ManualClock(step=1), is_slave=True, observer=observer)
     try:
         with (
-            patch("rmqlab.store.dispatch.LEAST", least),
+            patch("rmqlab.store.queueentries.LEAST", least),
             patch("rmqlab.store.batches.keyreader.LEAST", least),
         ):
             for start in range(0, len(log), step):
@@ -61,7 +61,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
                 while store.dispatch(100_000, may_index=start % 2 == 0):
                     pass
             store.dispatch()
-        return stores_of(store), list(observer.seen), store.dispatcher.entered
+        return stores_of(store), list(observer.seen), store.dispatcher.entries.count
     finally:
         store.close()
 

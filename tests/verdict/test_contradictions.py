@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.contradictions import start_contradictions, unnamed_processes
 from rmqlab.verdict.judgement import read_conditions
 from rmqlab.verdict.metrics import Source

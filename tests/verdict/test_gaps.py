@@ -5,7 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, Torn
+from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry
+from rmqlab.runtime.journals.journalreader import Torn
 from rmqlab.runtime.journals.journalsurvey import Break, JournalSurvey, Stretch
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions

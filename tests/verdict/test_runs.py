@@ -38,7 +38,7 @@ def test_a_run_is_found_by_its_directory_its_cluster_and_its_scenario(home: path
         ("dmeo", "did you mean demo?"),
         ("quite-else", "called quite-else (looked in"),
         ("quite-else", "there are: demo, kill-master)"),
-        ("{home}/dmeo", "there is no directory {home}/dmeo, did you mean demo?"),
+        ("{home}/dmeo", "there is no directory {home}/dmeo; did you mean demo?"),
         ("{home}", "{home} is no run: expected journal/<node>.msgpack below it"),
         ("./nowhere/at/all", "there is no directory nowhere/at/all"),
     ],

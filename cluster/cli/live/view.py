@@ -113,7 +113,10 @@ def _masters(document: Document, _selection: Selection, room: int, width: int) -
     It is folded: a cut line would hide the effect or the remedy.
     """
     folded = [
-        [Text(f"   {line}", note.style) for line in textwrap.wrap(note.plain, max(width - 3, 1))]
+        [
+            Text(f"   {line}", note.style)
+            for line in textwrap.wrap(note.plain, max(width - 3, 1), break_on_hyphens=False)  # names have hyphens
+        ]
         for note in masters_notes(document)
     ]
     lines: list[Text] = []

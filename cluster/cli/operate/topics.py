@@ -8,7 +8,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.cluster.cli.operate.command import Lines, brokers_option, cluster_option, operation
 from rmqlab.cluster.cli.operate.rows import missing_lines, table_of, time_text, without_master_lines
-from rmqlab.cluster.operate import topics
+from rmqlab.cluster.operate import topicchanges, topics
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import permission_text
 from rmqlab.runtime.text.counted import counted
@@ -40,14 +40,14 @@ def _rows(topic: str, brokers: tuple[topics.TopicAt, ...]) -> list[tuple[object,
     return rows or [(topic, None, None, None, None, None)]
 
 
-def _changed(result: topics.ChangedTopic) -> Lines:
+def _changed(result: topicchanges.ChangedTopic) -> Lines:
     yield table_of(_COLUMNS, _rows(result.topic, result.brokers))
     if result.order_config is not None:
         yield Text(printable(f"order topic; the nameservers have {result.order_config}"))
     yield from without_master_lines(result.without_master)
 
 
-def _deleted(result: topics.DeletedTopic) -> Lines:
+def _deleted(result: topicchanges.DeletedTopic) -> Lines:
     messages = "an unknown number of messages" if result.messages is None else counted(result.messages, "messages")
     where = ", ".join(result.brokers) or "no broker"
     yield Text(printable(f"deleted topic {result.topic} at {where}, with {messages} in its queues"))
@@ -89,7 +89,7 @@ async def list_topics(operator: Operator, *, everything: bool) -> topics.Topics:
     return found if everything else found.of_applications()
 
 
-def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..., None]:
+def _changing(act: Callable[..., Awaitable[topicchanges.ChangedTopic]]) -> Callable[..., None]:
     """Return the function of a command that changes a topic."""
 
     @topic_name_argument
@@ -112,8 +112,8 @@ def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..
         brokers: tuple[str, ...],
         *,
         order: bool | None,
-    ) -> topics.ChangedTopic:
-        changed = topics.TopicChange.of(
+    ) -> topicchanges.ChangedTopic:
+        changed = topicchanges.TopicChange.of(
             topic,
             queues=queues,
             read_queues=read_queues,
@@ -127,19 +127,19 @@ def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..
 
 
 topics_app.command("create", help="Create a topic at all masters, by default with 8 queues and permission rw.")(
-    _changing(topics.create_topic)
+    _changing(topicchanges.create_topic)
 )
 topics_app.command("update", help="Change queues or permission of a topic at all masters that have it.")(
-    _changing(topics.update_topic)
+    _changing(topicchanges.update_topic)
 )
 
 
 @topics_app.command("delete")
 @topic_name_argument
 @operation(_deleted)
-async def delete(operator: Operator, topic: str) -> topics.DeletedTopic:
+async def delete(operator: Operator, topic: str) -> topicchanges.DeletedTopic:
     """Delete a topic and its queues at all masters and nameservers. Does not ask."""
-    return await topics.delete_topic(operator, topic)
+    return await topicchanges.delete_topic(operator, topic)
 
 
 @topics_app.command("route")

@@ -252,14 +252,9 @@ def _render_replication(document: Document) -> Text:
         text.append_text(link_note(row, nodes[row["slave"]]))
         if row["slave"] in members:
             text.append(f"\n    {_entries(members[row['slave']])}\n")
-            continue
-        text.append(_ha_status(row, nodes))
-        if behind := [kind for kind in ("topics", "groups") if (row.get("metadata") or {}).get(kind) is False]:
-            text.append(f"    not copied from its master: {', '.join(behind)}\n", "yellow")
-        if row["verdict"]:
-            text.append(f"    {row['verdict']}\n", "red")
-        if row["trouble"] and row["trouble"] != row["verdict"]:
-            text.append(f"    reported to its master: {row['trouble']}\n", "red")
+        else:
+            text.append(_ha_status(row, nodes))
+            text.append_text(_render_slave_faults(row))
     shown = {row[end] for row in document["replication"] for end in ("master", "slave")}
     for node in document["nodes"]:
         if node.get("commit_log") and node["name"] not in shown:
@@ -268,6 +263,18 @@ def _render_replication(document: Document) -> Text:
         for fault in (member.get("peer_faults") or {}).values():
             text.append(f"  {name}: {fault}\n", "red")
     text.rstrip()
+    return text
+
+
+def _render_slave_faults(row: Document) -> Text:
+    """Render what a slave lacks of its master's metadata, and why it does not follow."""
+    text = Text()
+    if behind := [kind for kind in ("topics", "groups") if (row.get("metadata") or {}).get(kind) is False]:
+        text.append(f"    not copied from its master: {', '.join(behind)}\n", "yellow")
+    if row["verdict"]:
+        text.append(f"    {row['verdict']}\n", "red")
+    if row["trouble"] and row["trouble"] != row["verdict"]:
+        text.append(f"    reported to its master: {row['trouble']}\n", "red")
     return text
 
 

@@ -4,7 +4,7 @@
     cluster.json             the record: specification and addresses, reused at every start
     <node>/config.toml       rewritten at every start
     <node>/node.log  store/  ...
-    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journal)
+    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journals.journalfiles)
     journal.old  journal.failed  journal.kept    those of the run before, of a failed start, of the last run during a start
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
     control.json             address and token of the control API, mode 0600, while it serves
@@ -26,7 +26,7 @@ from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.plan.roles import MASTER_ID, with_changes
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.config.validators import line_fault, shown, within
-from rmqlab.runtime.journals.journal import journal_path
+from rmqlab.runtime.journals.journalfiles import journal_path
 from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular_text
 from rmqlab.verdict.runs import home
 

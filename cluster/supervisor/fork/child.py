@@ -23,7 +23,8 @@ import trio
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.config.settings import SettingsError
-from rmqlab.runtime.journals.journal import JournalWriter, opened
+from rmqlab.runtime.journals.journalentry import opened
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import PlainRules
 from rmqlab.runtime.node.logfile import end_logging, log_to_file, redirect_output
 from rmqlab.runtime.node.process import StartError, run_process

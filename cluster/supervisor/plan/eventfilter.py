@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable
 import attrs
 
 from rmqlab.cluster.supervisor.plan.topology import UnknownTargetError
-from rmqlab.faults import near_miss
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 class UnknownKindError(ValueError):

@@ -7,7 +7,7 @@ import attrs
 
 from rmqlab.cluster.supervisor.plan.process_state import WrongStateError
 from rmqlab.cluster.supervisor.plan.specs import without_absent
-from rmqlab.cluster.supervisor.plan.targets import find_targets, near_target
+from rmqlab.cluster.supervisor.plan.targets import find_targets
 from rmqlab.cluster.supervisor.plan.topology import (
     BLOCK,
     DLEDGER,
@@ -23,6 +23,7 @@ from rmqlab.cluster.supervisor.plan.topology import (
     place,
     place_in_group,
 )
+from rmqlab.runtime.text.nearmiss import near_miss
 
 Kind = Literal["group", "slave", "nameserver"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -144,7 +145,7 @@ def _former(name: str, former: Collection[str], others: Collection[str] = ()) ->
     if name not in former:
         known = sorted({*former, *others})
         expected = f"; expected one of {', '.join(known)}" if known else "; none was removed: leave the name out"
-        raise UnknownTargetError(f"unknown name {name!r}{near_target(name, known) or expected}")
+        raise UnknownTargetError(f"unknown name {name!r}{near_miss(name, known) or expected}")
     return name
 
 

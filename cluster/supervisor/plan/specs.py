@@ -1,6 +1,5 @@
 """Checks a specification, and finds the brokers that its settings are for. No I/O."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable
@@ -8,6 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from rmqlab.cluster.supervisor.plan.topology import DLEDGER, ClusterSpec, node_names, place_in_group
+from rmqlab.runtime.text.nearmiss import near_miss
 
 _SLAVE_OF = re.compile(r".*-s[0-9]*")
 
@@ -79,6 +79,5 @@ def check_targets(spec: ClusterSpec, targets: Iterable[str]) -> None:
         if target in nameservers:
             raise ValueError(f"{target} is a nameserver: expected a broker, or a group of brokers")
         known = {*brokers, *(place_in_group(broker)[0] for broker in brokers), *map(node_target, brokers)}
-        close = difflib.get_close_matches(target, sorted(known), 1)
-        hint = f"did you mean {close[0]}?" if close else f"brokers: {', '.join(brokers)}"
-        raise ValueError(f"no broker {target!r} here; {hint}")
+        hint = near_miss(target, known) or f"; brokers: {', '.join(brokers)}"
+        raise ValueError(f"no broker {target!r} here{hint}")

@@ -3,7 +3,7 @@
 It contains the processes, replication, and the routes of each nameserver.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -84,39 +84,37 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
     brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
     for node in brokers:
         groups.setdefault(node.group, []).append(node)
-    rows = []
-    for slave in brokers:
-        if not slave.is_slave:
-            continue
-        members = groups[slave.group]
-        master = acting_master(slave.group, members)
-        known = (facts.get(master.name) if master else None) or {}
+    return [_replication_of(slave, groups[slave.group], facts) for slave in brokers if slave.is_slave]
+
+
+def _replication_of(slave: Node, members: Sequence[Node], facts: Mapping[str, Facts]) -> Document:
+    """Return the row of a slave, one of the members of its group."""
+    master = acting_master(slave.group, members)
+    known, own = (facts.get(master.name) if master else None) or {}, facts.get(slave.name)
+    if slave.member_id:
+        link = _membership(_map(own, "dledger"), _map(known, "dledger"))
+    else:
         connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
         link = _link_of(slave, connections, alone=len(members) == 2)
-        if slave.member_id:
-            link = _membership(_map(facts.get(slave.name), "dledger"), _map(known, "dledger"))
-        master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
-        rows.append(
-            {
-                "group": slave.group,
-                "master": master and master.name,
-                "slave": slave.name,
-                "connected": None if not known else link is not None,
-                "masterCommitLogMaxOffset": master_max,
-                "slaveCommitLogMaxOffset": slave_max,
-                "lag": None if master_max is None or slave_max is None else master_max - slave_max,
-                "slaveAckOffset": link and link.get("slave_ack_offset"),
-                "diff": link and link.get("diff"),
-                "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
-                "inSync": link and link.get("in_sync"),
-                "transferFromWhere": link and link.get("transfer_from_where"),
-                "state": link and link.get("state"),
-                "verdict": (_map(facts.get(slave.name), "ha") or {}).get("verdict"),
-                "trouble": _trouble_of(slave, known),
-                "metadata": metadata_synced(known, facts.get(slave.name)),
-            }
-        )
-    return rows
+    master_max, slave_max = commit_log_max(known), commit_log_max(own)
+    return {
+        "group": slave.group,
+        "master": master and master.name,
+        "slave": slave.name,
+        "connected": None if not known else link is not None,
+        "masterCommitLogMaxOffset": master_max,
+        "slaveCommitLogMaxOffset": slave_max,
+        "lag": None if master_max is None or slave_max is None else master_max - slave_max,
+        "slaveAckOffset": link and link.get("slave_ack_offset"),
+        "diff": link and link.get("diff"),
+        "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
+        "inSync": link and link.get("in_sync"),
+        "transferFromWhere": link and link.get("transfer_from_where"),
+        "state": link and link.get("state"),
+        "verdict": (_map(own, "ha") or {}).get("verdict"),
+        "trouble": _trouble_of(slave, known),
+        "metadata": metadata_synced(known, own),
+    }
 
 
 def metadata_synced(master: Facts, slave: Facts) -> dict[str, bool | None] | None:

@@ -3,11 +3,11 @@
 Targets are `broker-a`, `broker-a:slave`, `broker-a:*`, or several with commas.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 
 from rmqlab.cluster.supervisor.plan.topology import Node, UnknownTargetError
 from rmqlab.runtime.config.validators import shown
+from rmqlab.runtime.text.nearmiss import near_miss
 
 ALL_MEMBERS = "*"
 """The role that names all members of a group: `broker-a:*`."""
@@ -71,10 +71,4 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
     known = list(nodes)
     roles = {f"{node.group}:{'master' if node.is_master else 'slave'}" for node in known if node.group}
     groups = {f"{node.group}:{ALL_MEMBERS}" for node in known if node.group}
-    return near_target(target, {node.name for node in known} | roles | groups)
-
-
-def near_target(target: str, known: Iterable[str]) -> str:
-    """Return `; did you mean x?`, or an empty text without a similar name."""
-    close = difflib.get_close_matches(target, sorted(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return near_miss(target, {node.name for node in known} | roles | groups)

@@ -5,10 +5,11 @@ from typing import Protocol
 
 import attrs
 
-from rmqlab.faults.specification import FaultError, TargetedFault, near_miss, option
+from rmqlab.faults.specification import FaultError, TargetedFault, option
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.net.dispatch import Reply
 from rmqlab.runtime.text.digits import number_of
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 class HeldRequest(Protocol):

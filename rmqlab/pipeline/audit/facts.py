@@ -36,7 +36,7 @@ from rmqlab.pipeline.audit.sources import Reading, journal_tables, saved_offsets
 from rmqlab.pipeline.audit.storefacts import read_stores
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journals.journalsource import SURVEY_KIND, TORN_KIND
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs

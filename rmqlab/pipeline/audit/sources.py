@@ -34,7 +34,7 @@ from rmqlab.pipeline.stores.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.stores.queuesource import QueueSource
 from rmqlab.pipeline.stores.storesource import StoreSource
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
-from rmqlab.runtime.journals.journal import SUPERVISOR
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.files.fileimage import FileImage
 

@@ -12,7 +12,9 @@ from typing import Final, TypeVar
 import attrs
 
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, SourcePath, address_of, range_size, size_of
-from rmqlab.runtime.journals.journal import SUFFIX, JournalEntry, Torn, scan_journal
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX
+from rmqlab.runtime.journals.journalreader import Torn, scan_journal
 
 P = TypeVar("P", bound=SourcePath)
 OLD: Final = ".old"

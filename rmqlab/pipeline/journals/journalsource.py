@@ -43,7 +43,8 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.paths.sourcepaths import AnyPath, find_all, given_paths, local_file
 from rmqlab.pipeline.refusedstream import RefusedStream, only_in_batches
-from rmqlab.runtime.journals.journal import JournalEntry, Torn
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import Torn
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_range
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 

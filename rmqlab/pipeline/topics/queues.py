@@ -307,12 +307,12 @@ def _pulled(address: str, offset: int, response: Command) -> Pulled:
     """Parse the response to a pull. Raises BrokerError and HeaderError."""
     if response.code not in _PULL_ANSWERS:
         raise BrokerError(address, response.code, response.remark)
-    answer = response.header(PullMessageResponseHeader)
-    following = offset if answer.next_begin_offset is None else answer.next_begin_offset
+    header = response.header(PullMessageResponseHeader)
+    following = offset if header.next_begin_offset is None else header.next_begin_offset
     return Pulled(
         response.code,
         checked_offset(following, least=0),
-        answer.suggest_which_broker_id or MASTER_ID,
+        header.suggest_which_broker_id or MASTER_ID,
         bytes(response.body) if response.code == _FOUND else b"",
     )
 

@@ -28,7 +28,7 @@ from rmqlab.pipeline.topics.topicoffsets import EARLIEST, LATEST, AtTime, QueueN
 from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from rmqlab.runtime.config.nearmiss import near_miss
+from rmqlab.runtime.text.nearmiss import near_miss
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

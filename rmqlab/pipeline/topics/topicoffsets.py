@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from rmqlab.runtime.config.nearmiss import near_miss
 from rmqlab.runtime.text.digits import number_of
+from rmqlab.runtime.text.nearmiss import near_miss
 
 VERSION: Final = 1
 EARLIEST: Final = -2
@@ -39,7 +39,7 @@ class QueueName(NamedTuple):
 
 
 def near_queue(queue: QueueName, known: Iterable[QueueName]) -> str:
-    """Return `, did you mean X?` for a similar known queue, or an empty text.
+    """Return `; did you mean X?` for a similar known queue, or an empty text.
 
     A similar queue has a similar topic or broker, and the same id.
     """

@@ -7,7 +7,7 @@ from rmqlab.pipeline.topics.groupoffsets import Commits
 from rmqlab.pipeline.topics.topicbounds import PlanError
 from rmqlab.pipeline.topics.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topics.topicoptions import NAME, TopicOptions
-from rmqlab.runtime.config.nearmiss import near_miss
+from rmqlab.runtime.text.nearmiss import near_miss
 
 
 def start_positions(

@@ -19,7 +19,7 @@ def name_servers(value: str) -> str:
     for part in value.split(";"):
         found = _HOST_AND_PORT.fullmatch(part.strip())
         if found is None or not 0 < int(found[1]) < 2**16:
-            hint = f", did you mean {';'.join(re.split('[, ]+', value.strip()))}?" if "," in value else ""
+            hint = f"; did you mean {';'.join(re.split('[, ]+', value.strip()))}?" if "," in value else ""
             raise ValueError(f"expected host:port, several separated by `;`{hint}")
     return value
 

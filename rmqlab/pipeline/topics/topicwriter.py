@@ -57,8 +57,8 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.runtime.config.nearmiss import near_miss
 from rmqlab.runtime.text.counted import counted
+from rmqlab.runtime.text.nearmiss import near_miss
 
 SPARK_ID: Final = "SPARK_ID"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

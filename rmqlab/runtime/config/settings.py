@@ -5,7 +5,6 @@ classes. An unknown key in TOML is an error that suggests a similar key; in a pr
 RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue 12.1).
 """
 
-import difflib
 import functools
 import logging
 import pathlib
@@ -21,6 +20,7 @@ from rmqlab.runtime.config.settingvalues import convert, describe_kind, property
 from rmqlab.runtime.config.tomltext import parse_toml, why_no_toml
 from rmqlab.runtime.config.validators import as_written, line_fault, shown
 from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.runtime.text.nearmiss import near_miss
 
 log = logging.getLogger(__name__)
 
@@ -173,9 +173,8 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     known = _names_in(*kinds)
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(snake(key), known, 1)
-            hint = f"did you mean {near[0]}?" if near else NO_SIMILAR_KEY
-            raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}; {hint}")
+            hint = near_miss(snake(key), known) or f"; {NO_SIMILAR_KEY}"
+            raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}{hint}")
     return Settings(str(path), values, {})
 
 

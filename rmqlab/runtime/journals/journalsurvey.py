@@ -13,16 +13,9 @@ import attrs
 import cattrs
 
 from rmqlab.runtime.crc import crc_of_range, joined_crc
-from rmqlab.runtime.journals.journal import (
-    CLOSED,
-    OPENED,
-    SEALS,
-    SUPERVISOR,
-    JournalEntry,
-    Torn,
-    journal_files,
-    scan_journal,
-)
+from rmqlab.runtime.journals.journalentry import CLOSED, OPENED, SEALS, JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_files
+from rmqlab.runtime.journals.journalreader import Torn, scan_journal
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.runtime.regularfile import open_regular
 

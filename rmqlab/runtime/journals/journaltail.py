@@ -8,7 +8,9 @@ from typing import Any
 
 import attrs
 
-from rmqlab.runtime.journals.journal import BROKEN, READ_BYTES, JournalEntry, journal_files, new_unpacker, whole_entries
+from rmqlab.runtime.journals.journalentry import BROKEN, JournalEntry, new_unpacker, whole_entries
+from rmqlab.runtime.journals.journalfiles import journal_files
+from rmqlab.runtime.journals.journalreader import READ_BYTES
 
 
 @attrs.define(eq=False)

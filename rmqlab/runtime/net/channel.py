@@ -18,7 +18,6 @@ from rmqlab.runtime import stopwatch
 from rmqlab.runtime.net.address import address_text
 from rmqlab.runtime.net.channel_limits import (
     FRAMES_AT_ONCE,
-    FRAMES_PER_PASS,
     HIGH_WATER,
     MAX_OWED,
     MAX_PARKED,
@@ -34,12 +33,13 @@ from rmqlab.runtime.net.channel_limits import (
     SCARCE_MAX_PARKED,
     SCARCE_RECEIVE,
     SECONDS_AT_ONCE,
-    SMALLEST_RECEIVE,
 )
 from rmqlab.runtime.net.dispatch import Buffer, Request
 from rmqlab.runtime.net.fault_hooks import Transport
 from rmqlab.runtime.net.meter import Meter
+from rmqlab.runtime.net.open_requests import OnReply, OpenRequests
 from rmqlab.runtime.net.reactor import READ, WRITE, Reactor
+from rmqlab.runtime.net.receive_size import ReceiveSize
 from rmqlab.runtime.net.remoting_errors import ConnectionLostError, RequestTimeoutError
 from rmqlab.runtime.net.sendbuffer import SendBuffer
 from rmqlab.runtime.text.time_text import no_response
@@ -71,15 +71,15 @@ class Channel:
         self._reactor = reactor
         self._serve = serve
         self._decoder = FrameDecoder()
-        self._receive_size = RECEIVE_SIZE
+        self._receive_size = ReceiveSize()
         self._kept: list[Frame] = []  # received frames that wait to be served
         self.has_spoken = self._has_ended = self._is_resuming = self._is_dirty = False  # spoken: sent a whole frame
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out = SendBuffer()
-        self._owed = self._parked = self._opaque = 0
+        self._owed = self._parked = 0
         self._on_drained: list[Callable[[], None]] = []
         self._interest = READ
-        self._pending: dict[int, Callable[[Command | None], None]] = {}
+        self._requests = OpenRequests()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = reactor.links.attach(self, sock)
@@ -117,32 +117,28 @@ class Channel:
 
     def send_oneway(self, command: Command) -> None:
         """Send a oneway request: it has no response."""
-        command.opaque = self._next_opaque()
+        command.opaque = self._requests.next_opaque()
         command.flag |= ONEWAY
         self.write(encode_head(command, len(command.body)))
         if command.body:
             self.write(command.body)  # as its own buffer, which can be shared between peers
 
-    def send_request(self, command: Command, on_reply: Callable[[Command | None], None]) -> int:
+    def send_request(self, command: Command, on_reply: OnReply) -> int:
         """Send a request and return its opaque, for `forget`.
 
         Calls back with the response, or with None if the channel closes first.
         """
-        command.opaque = self._next_opaque()
+        command.opaque = self._requests.next_opaque()
         if self.is_closed:
             on_reply(None)
         else:
-            self._pending[command.opaque] = on_reply
+            self._requests.callbacks[command.opaque] = on_reply
             self.write(encode_command(command))
         return command.opaque
 
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF  # wraps: 32 bits on the wire
-        return self._opaque
-
     def forget(self, opaque: int) -> None:
         """Stop waiting for a response; a late response is dropped (remoting#9)."""
-        self._pending.pop(opaque, None)
+        self._requests.callbacks.pop(opaque, None)
 
     async def request(self, command: Command, timeout: float, whole: float | None = None) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error, as by `time_text`
         """Return the response. ConnectionLostError, RequestTimeoutError without one."""
@@ -184,10 +180,8 @@ class Channel:
         self._reactor.buffered -= self._buffered
         self._reactor.parked -= self._parked
         self._owed = self._buffered = self._parked = 0
-        pending, self._pending = self._pending, {}
         errors = self._reactor.errors
-        for on_reply in pending.values():
-            errors.call("lost reply", on_reply, None)
+        self._requests.fail_all(errors)
         # These functions refer to the channel: a reference cycle, which only the garbage collector would free. That
         # rarely runs in an idle process.
         on_close, self.on_close = self.on_close, []
@@ -204,7 +198,7 @@ class Channel:
 
     def _receive(self) -> None:
         try:
-            size = SCARCE_RECEIVE if self._reactor.kept >= PROCESS_MAX_KEPT else self._receive_size
+            size = SCARCE_RECEIVE if self._reactor.kept >= PROCESS_MAX_KEPT else self._receive_size.bytes
             data = self._sock.recv(max(size, min(self._decoder.missing, RECEIVE_SIZE)))
         except BlockingIOError:
             return
@@ -221,7 +215,7 @@ class Channel:
         except RemoteProtocolError as exc:
             self._reject(exc)
             return
-        self._fit_receive_size(len(data), len(frames))
+        self._receive_size.fit(len(data), len(frames))
         if self._decoder.buffered != self._buffered and not self._count_buffered():
             return
         if self._kept:  # this event was selected before the channel stopped reading
@@ -231,7 +225,7 @@ class Channel:
 
     def _end(self) -> None:
         """Close at the peer's end of stream, once it has what it is owed."""
-        if self._pending or not (self._out.buffers or self._kept):  # pending: responses of the peer that will not come
+        if self._requests.callbacks or not (self._out.buffers or self._kept):  # their responses will not come
             self.close("closed by the peer")
         elif not self._kept:  # otherwise the end is read again later
             self._has_ended = True
@@ -260,7 +254,7 @@ class Channel:
                 self.has_spoken = True
                 command = decode_command(frame)
                 if command.flag & 1:
-                    on_reply = self._pending.pop(command.opaque, None)
+                    on_reply = self._requests.callbacks.pop(command.opaque, None)
                     if on_reply is not None:
                         on_reply(command)
                 else:
@@ -329,12 +323,6 @@ class Channel:
         """Close after an unexpected exception, which leaves the state undefined."""
         self._reactor.errors.caught(place, exc, self.peer)
         self.close(f"{type(exc).__name__}: {exc}")
-
-    def _fit_receive_size(self, received: int, frames: int) -> None:
-        if frames > FRAMES_PER_PASS:
-            self._receive_size = max(received // frames * FRAMES_PER_PASS, SMALLEST_RECEIVE)
-        elif frames < FRAMES_PER_PASS // 4 and received == self._receive_size < RECEIVE_SIZE:
-            self._receive_size *= 2  # frames have become larger
 
     def _flush(self) -> None:
         self._is_dirty = False

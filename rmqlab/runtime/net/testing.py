@@ -16,7 +16,7 @@ class ScriptedClient:
     unreachable. Other requests get an empty response with code 0.
     """
 
-    answers: dict[str | tuple[str, int], Command | None] = attrs.field(factory=dict)
+    replies: dict[str | tuple[str, int], Command | None] = attrs.field(factory=dict)
     asked: list[tuple[float, str, Command]] = attrs.field(factory=list)
     """Recorded requests: time, address, command."""
     oneways: list[tuple[str, Command]] = attrs.field(factory=list)
@@ -25,11 +25,11 @@ class ScriptedClient:
         """Return the response of the script."""
         await trio.lowlevel.checkpoint()
         self.asked.append((trio.current_time(), address, command))
-        by_address = self.answers.get(address, Command(ResponseCode.SUCCESS))
-        answer = self.answers.get((address, command.code), by_address)
-        if answer is None:
+        by_address = self.replies.get(address, Command(ResponseCode.SUCCESS))
+        reply = self.replies.get((address, command.code), by_address)
+        if reply is None:
             raise ConnectError(f"no connection to {address}")
-        return answer
+        return reply
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Record the request."""

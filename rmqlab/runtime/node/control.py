@@ -16,7 +16,8 @@ from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
 from rmqlab.runtime.identity import process_id
-from rmqlab.runtime.journals.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
+from rmqlab.runtime.journals.journalentry import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults
 from rmqlab.runtime.node.controlmessages import (
     CONTROL,
@@ -159,7 +160,7 @@ class ControlLink:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_forever, stream)
                 try:
-                    await receive_messages(stream, CONTROL, self._answer)
+                    await receive_messages(stream, CONTROL, self._handle)
                 except ControlError as exc:  # the rest of the stream cannot be decoded: treat it as ended
                     self.errors.caught("control message", exc)
                 nursery.cancel_scope.cancel()
@@ -187,7 +188,7 @@ class ControlLink:
         self._ready = b""
         return data
 
-    def _answer(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
             case SnapshotRequest(id=number):
                 self._replies.append(self._encode_snapshot(number))

@@ -14,7 +14,8 @@ import trio
 
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.exceptiongroups import leaves
-from rmqlab.runtime.journals.journal import CLOSED, JournalEntry, JournalWriter
+from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.net.node_faults import NodeFaults, set_process_faults
 from rmqlab.runtime.node.control import ControlLink
 from rmqlab.runtime.text.printable import printable_lines

@@ -342,7 +342,7 @@ def test_entries_that_are_no_message_are_in_no_queue(
     record = bytes(member.store.message_at(48) or b"")
     larger = (len(record) + 10_000).to_bytes(4, "big") + record[4:]
     member.store.set_role(is_slave=is_slave)
-    member.store.dispatcher.is_slave = is_slave
+    member.store.dispatcher.entries.is_slave = is_slave
     entries = member.log.entries
     elsewhere = set_physical_offset(2**40, record)  # later records would count as known to its queue
     for body in (b"", b"junk", bytes(300), record + b"more", record[:-1], larger, elsewhere):

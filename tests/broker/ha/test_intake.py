@@ -22,8 +22,8 @@ FILE = 16 * 2**20
 class Growth:
     """In the place of AppendFollowUp."""
 
-    is_dispatch_wanted: trio.Event = attrs.field(factory=trio.Event)
-    is_bulk: trio.Event = attrs.field(factory=trio.Event)
+    dispatch_due: trio.Event = attrs.field(factory=trio.Event)
+    bulk_begun: trio.Event = attrs.field(factory=trio.Event)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_the_index_waits_until_the_stream_is_quiet(
 
     async def receive(size: int) -> None:
         slave.append_raw(slave.max_commit_log_offset, master.read_log(slave.max_commit_log_offset, size))
-        growth.is_dispatch_wanted.set()
+        growth.dispatch_due.set()
         await wait_all_tasks_blocked()
         mock_clock.jump(0.01)
         await wait_all_tasks_blocked()
@@ -72,11 +72,11 @@ async def test_the_index_waits_until_the_stream_is_quiet(
     nursery.start_soon(dispatch_forever, slave, growth, lambda: progress.append(slave.dispatched_offset))
     await receive(10_000)
     assert not slave.dispatcher.is_index_behind
-    assert not growth.is_bulk.is_set()
+    assert not growth.bulk_begun.is_set()
     indexed = slave.dispatcher.indexed
     for _ in range(4):
         await receive(500_000)
-    assert growth.is_bulk.is_set()
+    assert growth.bulk_begun.is_set()
     assert slave.dispatcher.indexed == indexed
     assert slave.dispatched_offset > 2_000_000 - 3000
     mock_clock.jump(0.02)
@@ -98,10 +98,10 @@ async def test_a_bulk_has_the_log_warmed_ahead(
 
     monkeypatch.setattr(LogFile, "warm", note)
     nursery.start_soon(warm_forever, slave, growth)
-    growth.is_bulk.set()  # before there is a file
+    growth.bulk_begun.set()  # before there is a file
     await wait_all_tasks_blocked()
     slave.append_raw(0, b"x" * 2**20)
-    growth.is_bulk.set()
+    growth.bulk_begun.set()
     await is_warmed.wait()
     await wait_all_tasks_blocked()
     assert warmed == [(0, WARM_AHEAD)]

@@ -40,7 +40,7 @@ class Reports:
         self.reporter = TroubleReporter(identity, 1, "broker-a-s", client, self.known_master, lambda: self.seconds)
 
     def replies(self, code: ResponseCode | None) -> None:
-        self.client.answers[MASTER] = None if code is None else Command(code, remark="a remark")
+        self.client.replies[MASTER] = None if code is None else Command(code, remark="a remark")
 
     @property
     def texts(self) -> list[str]:

@@ -38,7 +38,7 @@ async def passed_on(talk: TalkingBroker, code: RequestCode, fields: dict[str, st
 
 async def test_running_info_is_the_consumers_answer_byte_for_byte(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
     """broker-requests#59."""
-    consumer.answers[307] = Command(0, body=ODD_BODY, remark="as it says")
+    consumer.scripted_replies[307] = Command(0, body=ODD_BODY, remark="as it says")
     reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING | {"AccessKey": "k"})
     assert (reply.code, reply.remark, reply.body, reply.raw_fields) == (0, "as it says", ODD_BODY, None)
     (asked,) = consumer.asked
@@ -47,19 +47,19 @@ async def test_running_info_is_the_consumers_answer_byte_for_byte(talk: TalkingB
 
 async def test_ext_fields_of_the_consumers_answer_are_passed_on(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
     """AdminBrokerProcessor.callConsumer returns the response itself."""
-    consumer.answers[307] = Command(0, raw_fields={"of": "the client"})
+    consumer.scripted_replies[307] = Command(0, raw_fields={"of": "the client"})
     reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
     assert reply.ext_fields == {"of": "the client"}
 
 
 async def test_ext_fields_that_are_unreadable_are_a_system_error(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    consumer.answers[307] = Command(0, raw_fields=msgspec.Raw(b"[1]"))
+    consumer.scripted_replies[307] = Command(0, raw_fields=msgspec.Raw(b"[1]"))
     reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
     assert reply.code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_an_error_of_the_consumer_is_passed_on_too(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    consumer.answers[307] = Command(ResponseCode.SYSTEM_ERROR, remark="no such group")
+    consumer.scripted_replies[307] = Command(ResponseCode.SYSTEM_ERROR, remark="no such group")
     reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "no such group")
 
@@ -116,7 +116,7 @@ async def test_a_message_is_consumed_directly(talk: TalkingBroker, consumer: Scr
     """Section 6.3, recording b4: the broker adds its name and the stored message."""
     message_id = talk.send("T", body=b"to consume").ext_fields["msgId"]
     result = b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":4}'
-    consumer.answers[309] = Command(0, body=result)
+    consumer.scripted_replies[309] = Command(0, body=result)
     fields = {"consumerGroup": "G", "clientId": CLIENT, "msgId": message_id}
     reply = await passed_on(talk, RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
     assert (reply.code, reply.body) == (0, result)
@@ -232,7 +232,7 @@ async def test_the_status_of_consumers_is_collected(talk: TalkingBroker, consume
     silent = ScriptedPeer("127.0.0.1:50010")
     talk.heartbeat("G", "T", peer=silent)
     body = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:7}}'
-    consumer.answers[221] = Command(0, body=body)
+    consumer.scripted_replies[221] = Command(0, body=body)
     fields = {"topic": "T", "group": "G", "clientAddr": ""}
     reply = await passed_on(talk, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields)
     expected = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.broker.handlers.query import answer_waiting_queries
+from rmqlab.broker.handlers.query import release_waiting_queries
 from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.bodies.queue import QueryConsumeQueueResponseBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -61,10 +61,10 @@ def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBr
     copy.dispatch(100_000)
     fields = {"topic": "T", "key": "k9", "maxNum": "64", **FOREVER}
     assert slave.exchange(RequestCode.QUERY_MESSAGE, fields) == []
-    answer_waiting_queries(slave.broker)
+    release_waiting_queries(slave.broker)
     assert slave.peer.replies == []
     copy.dispatch(100_000, may_index=False)
-    answer_waiting_queries(slave.broker)
+    release_waiting_queries(slave.broker)
     (reply,) = slave.peer.replies
     assert found(reply) == [b"9" * 200]
     assert copy.dispatcher.is_index_behind

@@ -139,7 +139,7 @@ def test_a_requester_that_rejects_or_ignores_a_reply_causes_an_error(talk: Talki
     for _ in range(2):
         reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(), b"9.99")
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "push reply message to askerfail.")
-        peer.answers.clear()
+        peer.scripted_replies.clear()
     assert len(stored(talk)) == 2
 
 

@@ -118,7 +118,7 @@ def nameserver_replies(master: Master, reply: Command | None) -> None:
     """Let the nameserver reply to the master; None: it cannot be reached."""
     client: object = master.talk.broker.client
     assert isinstance(client, ScriptedClient)
-    client.answers[NAMESERVER] = reply
+    client.replies[NAMESERVER] = reply
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgpack
 
-from rmqlab.runtime.journals.journal import CLOSED, OPENED, SUFFIX, SUPERVISOR, JournalEntry, read_journal
+from rmqlab.runtime.journals.journalentry import CLOSED, OPENED, JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX, SUPERVISOR
+from rmqlab.runtime.journals.journalreader import read_journal
 from rmqlab.runtime.journals.schema import EVENT_TYPES, Field
 
 MISSING: Final = object()

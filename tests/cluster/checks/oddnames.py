@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 NAMES: Final = (
     "", " ", "a\nb", "a\n", "\x00", "\x1b[31m", "x" * 5000, "ü²\u202e", "a@b", "a:b", "a,b", "a'b", "%RETRY%shop", "..",

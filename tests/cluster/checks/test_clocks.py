@@ -5,7 +5,7 @@ import pytest
 
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 
 def busy_run() -> MadeUpRun:

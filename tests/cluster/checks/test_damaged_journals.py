@@ -8,7 +8,8 @@ import pytest
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
-from rmqlab.runtime.journals.journal import JournalEntry, pack_entry, read_journal
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalreader import read_journal
 from rmqlab.verdict.verdict import Verdict
 
 Damage = Callable[[Path], object]

@@ -11,7 +11,8 @@ from rmqlab.cluster.checks.history import read_history
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
-from rmqlab.runtime.journals.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import survey_journals
 from rmqlab.verdict.judgement import read_conditions
 from rmqlab.verdict.verdict import Verdict

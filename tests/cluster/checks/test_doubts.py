@@ -3,7 +3,7 @@
 import attrs
 
 from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 
 def test_a_clock_that_was_moved_makes_its_group_s_findings_unknown() -> None:

@@ -11,7 +11,7 @@ from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.planting import plant
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.duetimes import at_right_clocks, wrong_clocks
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions

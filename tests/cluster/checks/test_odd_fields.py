@@ -7,7 +7,9 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.runtime.journals.journal import SUFFIX, JournalEntry, read_journal
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalfiles import SUFFIX
+from rmqlab.runtime.journals.journalreader import read_journal
 from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.checks.oddfields import MISSING, VALUES, add_entries, odd_entries, replaced, write_entries

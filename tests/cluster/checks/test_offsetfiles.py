@@ -3,7 +3,7 @@
 import pytest
 
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 METRIC = "offset_file_behind broker-a"
 

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import Finding
 
 METRIC = "origin_disagreement"

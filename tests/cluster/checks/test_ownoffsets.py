@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.verdict import Verdict
 
 METRIC = "own_offsets_overwritten broker-a-s"

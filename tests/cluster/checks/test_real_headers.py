@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather, read_s
 from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.headers import SENT_BITS
 from rmqlab.verdict.judgement import Conditions
 

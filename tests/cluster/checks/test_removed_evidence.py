@@ -18,7 +18,8 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
-from rmqlab.runtime.journals.journal import pack_entry, read_journal
+from rmqlab.runtime.journals.journalentry import pack_entry
+from rmqlab.runtime.journals.journalreader import read_journal
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run

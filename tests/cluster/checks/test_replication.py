@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rmqlab.cluster.checks.replication import lag_series
 from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 
 def sampled(run: MadeUpRun, master: int | None = None, slave: int | None = None) -> None:

@@ -16,7 +16,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.body import Body
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import TABLE_FILES
 from tests.cluster.plant.smallrun import DELAYED_SENDS, made_up_run, write_run
 

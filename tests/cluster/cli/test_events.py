@@ -5,7 +5,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.runtime.journals.journal import SUPERVISOR, JournalEntry, journal_path, pack_entry
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
 
 
 def write(directory: Path, process: str, *nodes: str) -> None:

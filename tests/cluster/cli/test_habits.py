@@ -70,6 +70,14 @@ def test_the_shell_completes_targets_and_clusters(up: pathlib.Path) -> None:
     assert completed(up, "rmqlab kill broker-a") == ["broker-a", "broker-a:master", "broker-a:slave", "broker-a:*"]
     assert completed(up, "rmqlab status --name d") == ["default"]
     assert completed(up, "rmqlab kill --name other b") == []
+    assert completed(up, "rmqlab check d") == ["default"]
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "hunt"])
+def test_the_shell_completes_scenarios_and_paths_of_others(tmp_path: pathlib.Path, command: str) -> None:
+    assert completed(tmp_path, f"rmqlab {command} kill-") == ["kill-master"]
+    assert completed(tmp_path, f"rmqlab {command} hundred") == ["hundred-brokers"]
+    assert completed(tmp_path, f"rmqlab {command} ./mine") == ["./mine"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

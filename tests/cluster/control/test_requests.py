@@ -22,11 +22,11 @@ PLACES = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1
 @pytest.mark.parametrize("target", PLACES)
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1]])
 async def test_without_the_token_nothing_is_said_about_the_cluster(api: Api, target: str, token: str | None) -> None:
-    answers = [await api.ask(method, target, token=token) for method in ("GET", "POST", "DELETE")]
-    assert {got.status for got in answers} == {401}
-    assert len({got.body for got in answers}) == 1
-    assert answers[0].error["message"] == "expected the header Authorization: Bearer TOKEN"
-    assert answers[0].headers["www-authenticate"] == "Bearer"
+    responses = [await api.ask(method, target, token=token) for method in ("GET", "POST", "DELETE")]
+    assert {got.status for got in responses} == {401}
+    assert len({got.body for got in responses}) == 1
+    assert responses[0].error["message"] == "expected the header Authorization: Bearer TOKEN"
+    assert responses[0].headers["www-authenticate"] == "Bearer"
 
 
 async def test_two_tokens_are_no_token(api: Api) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rmqlab.cluster.demo.narrator import Narrator
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
 
@@ -37,6 +37,12 @@ def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
         for line in lines_of(narrator, "produce-1", "sent", number=number, outcome="indeterminate", error=error)
     ]
     assert lines == ["sends now end in indeterminate: the connection closed before the response; perhaps stored"]
+
+
+def test_a_send_that_the_end_of_the_producer_cut_short_is_no_timeout() -> None:
+    error = "the producer was stopped"
+    lines = lines_of(Narrator(ROLES), "produce-1", "sent", number=1, outcome="indeterminate", error=error)
+    assert lines == ["sends now end in indeterminate: the producer was stopped before the response; perhaps stored"]
 
 
 def test_a_refused_send_is_never_narrated_as_perhaps_stored() -> None:

@@ -20,7 +20,8 @@ from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.plan.targets import find_targets
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, place
 from rmqlab.remoting.message import RecordError, StoredMessage
-from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.diverged import CutDamage
 from rmqlab.store.testing import ManualClock, new_message, small_config

@@ -15,7 +15,7 @@ from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.journals.journal import journal_files
+from rmqlab.runtime.journals.journalfiles import journal_files
 from rmqlab.simulation.child import run_in_child
 from rmqlab.store.files.machine import this_machine
 

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from rmqlab.cluster.jsontext import json_text
-from rmqlab.cluster.operate import groups, messages, offsets, permissions, settings, topics
+from rmqlab.cluster.operate import groups, messages, offsets, permissions, settings, topicchanges, topics
 from rmqlab.cluster.operate.errors import OperationError
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Connection, Operator, open_operator
@@ -29,8 +29,8 @@ OPERATIONS: dict[str, Callable[[Operator], Awaitable[Any]]] = {
     "topics list": topics.list_topics,
     "topics route": lambda operator: topics.topic_route(operator, "FuzzTopic"),
     "topics status": lambda operator: topics.topic_status(operator, "FuzzTopic"),
-    "topics create": lambda operator: topics.create_topic(operator, topics.TopicChange(topic="new")),
-    "topics delete": lambda operator: topics.delete_topic(operator, "FuzzTopic"),
+    "topics create": lambda operator: topicchanges.create_topic(operator, topicchanges.TopicChange(topic="new")),
+    "topics delete": lambda operator: topicchanges.delete_topic(operator, "FuzzTopic"),
     "groups list": groups.list_groups,
     "groups lag": lambda operator: groups.group_lag(operator, "fuzz"),
     "groups create": lambda operator: groups.create_group(operator, groups.GroupChange(group="new")),

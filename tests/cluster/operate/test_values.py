@@ -8,7 +8,7 @@ import pytest
 from rmqlab.cluster.operate.errors import InvalidOperationError, unknown
 from rmqlab.cluster.operate.groups import GroupChange
 from rmqlab.cluster.operate.session import Connection
-from rmqlab.cluster.operate.topics import TopicChange
+from rmqlab.cluster.operate.topicchanges import TopicChange
 from rmqlab.cluster.operate.values import (
     FIRST,
     NOW,

@@ -1,5 +1,5 @@
 from rmqlab.cluster.scenario.history import history_lines
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 
 def test_each_event_is_a_line_and_messages_that_follow_each_other_are_one() -> None:

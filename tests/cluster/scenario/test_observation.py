@@ -7,7 +7,7 @@ import pytest
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.quantity import Quantity
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 BOUND: dict[str, Any] = {"equals": "x"}
 

@@ -12,7 +12,7 @@ from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario
 from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
-from rmqlab.runtime.journals.journal import read_journals
+from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.verdict.verdict import Verdict
 
 HEAD = """

@@ -12,7 +12,8 @@ from rmqlab.cluster.scenario.random_faults import seed_faults
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
-from rmqlab.runtime.journals.journal import JournalEntry, read_journals
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import read_journals
 
 BAD_DAY = """\
 name = "bad-day"

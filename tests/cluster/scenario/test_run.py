@@ -32,7 +32,7 @@ from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
-from rmqlab.runtime.journals.journal import read_journals
+from rmqlab.runtime.journals.journalreader import read_journals
 
 pytestmark = pytest.mark.timeout(300)  # whole runs of clusters: long on a busy machine
 

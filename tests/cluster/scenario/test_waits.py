@@ -6,7 +6,7 @@ from rmqlab.cluster.conditions import Condition, UnknownConditionError
 from rmqlab.cluster.scenario.player import real_limit
 from rmqlab.cluster.scenario.waits import JournalCondition, parse_wait
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
-from rmqlab.runtime.journals.journal import JournalEntry
+from rmqlab.runtime.journals.journalentry import JournalEntry
 
 SPEC = ClusterSpec(name="x")
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=1)))

@@ -15,7 +15,7 @@ from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
-from rmqlab.runtime.journals.journal import journal_files
+from rmqlab.runtime.journals.journalfiles import journal_files
 
 
 def digest(directory: Path) -> str:

@@ -21,7 +21,7 @@ from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import FAULTS
 from rmqlab.faults.documents import example_of
 from rmqlab.runtime.clock import ClockSettings, cluster_millis
-from rmqlab.runtime.journals.journal import read_journals
+from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.simulation.child import run_in_child
 from tests.cluster.simulated import on_cluster
 

@@ -10,7 +10,8 @@ import pytest
 from rmqlab.cluster.supervisor.files.directory import LATEST_MILLIS, ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Placement
 from rmqlab.cluster.supervisor.starting import last_time
-from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 
 RECORD = Record(spec=ClusterSpec(rate=10), placement=Placement(subnet=9))
 

@@ -6,7 +6,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.cluster.supervisor import eventlog
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.runtime.journals.journal import JournalEntry, JournalWriter, read_journal
+from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.runtime.journals.journalreader import read_journal
+from rmqlab.runtime.journals.journalwriter import JournalWriter
 
 
 def event(number: int) -> JournalEntry:

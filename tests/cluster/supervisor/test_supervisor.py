@@ -279,11 +279,11 @@ async def test_a_slow_node_is_waited_for_as_long_as_the_caller_says(
     await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
     await wait_all_tasks_blocked()
 
-    async def answer() -> None:
+    async def respond() -> None:
         await trio.sleep(5)
         await its.send_all(CONTROL.encode(Snapshot(0, {"commit_log": {"max": 7}})))
 
-    nursery.start_soon(answer)
+    nursery.start_soon(respond)
     facts = await Cluster(supervisor).snapshot("broker-a", seconds)
     assert facts == ({"commit_log": {"max": 7}} if is_known else None)
     await its.aclose()

@@ -21,7 +21,7 @@ import pytest
 import trio
 
 from rmqlab.cluster.cli.live.terminal import raw_keys, read_keyboard
-from rmqlab.runtime.journals.journal import read_journal
+from rmqlab.runtime.journals.journalreader import read_journal
 
 PATIENCE = 60.0
 

@@ -138,6 +138,14 @@ def test_a_group_without_a_running_master_has_its_remedy(document: Document) -> 
     ]
 
 
+def test_a_remedy_is_folded_between_words_and_not_inside_names(document: Document) -> None:
+    document["nodes"][1]["state"] = "killed"
+    document["masters"]["broker-a"] = []
+    for width in range(40, 121):
+        text = " ".join(line.strip() for line in shown(document, Selection(), EVENTS, width=width))
+        assert "`start broker-a`, or `promote broker-a-s`" in text
+
+
 def test_a_slave_that_starts_is_not_cut_off(document: Document) -> None:
     document["replication"][0] |= {"lag": 48_000, "connected": False}
     document["nodes"][2]["ha"] = {"connected": False, "has_connected": False}

@@ -1,36 +1,15 @@
+"""Written journals: order, torn tails, full disks."""
+
 import errno
 import os
 import pathlib
 
-import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rmqlab.runtime.journals import journaltail
-from rmqlab.runtime.journals.journal import (
-    JournalEntry,
-    JournalWriter,
-    merge_entries,
-    pack_entry,
-    read_journal,
-    read_journals,
-    scan_journal,
-)
-from rmqlab.runtime.journals.journaltail import JournalTail
-
-SENT = {"topic": "orders", "outcome": "SEND_OK", "began_at": 0}
-
-
-def entry(number: int, node: str = "broker-a") -> JournalEntry:
-    return JournalEntry(number, node, "sent", {"number": number, **SENT})
-
-
-def write(path: pathlib.Path, *entries: JournalEntry) -> None:
-    writer = JournalWriter(path)
-    for it in entries:
-        writer.append(it)
-    writer.close()
+from rmqlab.runtime.journals.journalentry import JournalEntry, pack_entry
+from rmqlab.runtime.journals.journalreader import read_journal, scan_journal
+from rmqlab.runtime.journals.journalwriter import JournalWriter
+from tests.runtime.journalentries import SENT, entry, write
 
 
 def test_written_entries_are_readable_and_private_to_the_owner(tmp_path: pathlib.Path) -> None:
@@ -113,61 +92,3 @@ def test_types_unsupported_by_msgpack_are_written_as_text(tmp_path: pathlib.Path
     write(tmp_path / "a.msgpack", JournalEntry(1, "a", "ready", {"path": pathlib.Path("/x"), "by_id": {3: None}}))
     (read,) = read_journal(tmp_path / "a.msgpack")
     assert read.fields == {"path": "/x", "by_id": {3: None}}
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=8), max_size=4))
-def test_journals_are_merged_by_time_and_each_keeps_its_order(times: list[list[int]]) -> None:
-    journals = [
-        [JournalEntry(at, f"n{node}", "sent", {"turn": turn}) for turn, at in enumerate(sorted(ats))]
-        for node, ats in enumerate(times)
-    ]
-    merged = merge_entries(*journals)
-    assert [it.at_millis for it in merged] == sorted(at for ats in times for at in ats)
-    for node, entries in enumerate(journals):
-        assert [it for it in merged if it.node == f"n{node}"] == entries
-
-
-def test_a_directory_is_read_as_one_journal(tmp_path: pathlib.Path) -> None:
-    assert read_journals(tmp_path / "none") == []
-    write(tmp_path / "a.msgpack", entry(1, "a"), entry(4, "a"))
-    write(tmp_path / "cluster.msgpack", entry(2, "a"), entry(4, ""))
-    write(tmp_path / "b.msgpack", entry(3, "b"))
-    assert read_journals(tmp_path) == [entry(1, "a"), entry(2, "a"), entry(3, "b"), entry(4, "a"), entry(4, "")]
-
-
-def test_a_tail_returns_new_entries_across_any_chunk_boundaries(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journaltail, "READ_BYTES", 7)
-    tail = JournalTail(tmp_path)
-    assert tail.read_new() == []
-    data = b"".join(pack_entry(entry(number)) for number in range(5))
-    got = []
-    with (tmp_path / "a.msgpack").open("ab", buffering=0) as file:
-        for start in range(0, len(data), 10):
-            file.write(data[start : start + 10])
-            got += tail.read_new()
-    assert got == [entry(number) for number in range(5)]
-    write(tmp_path / "b.msgpack", entry(9, "b"))
-    assert tail.read_new() == [entry(9, "b")]
-    assert tail.read_new() == []
-    tail.close()
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"\xdd\xff\xff\xff\xff" * 500, pack_entry(entry(2)).replace(b"sent", b"\xff\xff\xff\xff")]
-)
-def test_a_garbled_journal_is_read_up_to_there(tmp_path: pathlib.Path, garbage: bytes) -> None:
-    path = tmp_path / "broker-a.msgpack"
-    path.write_bytes(pack_entry(entry(1)) + garbage)
-    assert list(read_journal(path)) == [entry(1)]
-    assert read_journals(tmp_path) == [entry(1)]
-
-
-@pytest.mark.parametrize("columns", [{"at": "now"}, {"kind": 7}, {"node": None}, {"fields": []}])
-def test_an_entry_whose_columns_have_other_types_is_not_read(
-    tmp_path: pathlib.Path, columns: dict[str, object]
-) -> None:
-    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": SENT}
-    (tmp_path / "broker-a.msgpack").write_bytes(pack_entry(entry(1)) + msgpack.packb(good | columns))
-    assert read_journals(tmp_path) == [entry(1)]
