@@ -29,11 +29,11 @@ class Log:
 
     def __attrs_post_init__(self) -> None:
         syncs = SimpleNamespace(run=self._sync)
-        self.growth = SimpleNamespace(is_flush_wanted=trio.Event(), group_flush=SimpleNamespace(syncs=syncs))
+        self.growth = SimpleNamespace(flush_due=trio.Event(), group_flush=SimpleNamespace(syncs=syncs))
 
     def append(self) -> None:
         self.written += 1
-        self.growth.is_flush_wanted.set()
+        self.growth.flush_due.set()
 
     async def _sync(self, target: int) -> bool:
         await trio.sleep(SYNC)
