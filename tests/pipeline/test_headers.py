@@ -51,13 +51,14 @@ def rewrite(directory: pathlib.Path, **changes: Callable[[Any], Any]) -> None:
     """Give the records of both messages their headers, but for `changes` by kind."""
     for node in ("broker-a", "broker-a-s"):
         log = NodeLog(node, directory / node / "store" / "commitlog")
-        half = next(record for record in log.records() if record.topic == HALF_TOPIC)
+        committed = [record for record in log.records() if record.properties.get("UNIQ_KEY") == "ID000901"]
+        (half,) = (record for record in committed if record.topic == HALF_TOPIC)
         for record in log.records():
             if record.topic == RETRY:
                 kind, right = "retried", attrs.evolve(record, reconsume_times=TIMES)
-            elif record.topic == HALF_TOPIC:
+            elif record == half:
                 kind, right = "half", record
-            elif record.properties["UNIQ_KEY"] == "ID000901":
+            elif record in committed:
                 at = half.physical_offset
                 kind = "committed"
                 right = attrs.evolve(record, sys_flag=TRANSACTION_COMMIT, prepared_transaction_offset=at)

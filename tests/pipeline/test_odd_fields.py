@@ -4,6 +4,8 @@ import itertools
 import pathlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.verdict.verdict import Verdict
@@ -24,6 +26,7 @@ def test_any_value_in_any_field_is_audited(spark: "SparkSession", tmp_path: path
     assert summary.judgement.conditions == quick.conditions
 
 
+@pytest.mark.long
 def test_any_name_is_audited(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = write_run(made_up_run(), tmp_path / "run")
     add_entries(run, named_entries())

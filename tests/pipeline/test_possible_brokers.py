@@ -3,6 +3,8 @@
 import pathlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from tests.pipeline.violations import compare, write_run
@@ -44,6 +46,7 @@ def test_both_count_only_what_no_missing_store_can_have(spark: "SparkSession", t
     assert {piece.message_ids for piece in unstored.evidence} == {("ID000006",), ("ID000007",)}
 
 
+@pytest.mark.long
 def test_both_give_the_same_reasons_in_the_same_order(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = MadeUpRun(nodes=NODES)
     run.unread = {"broker-b-s", "broker-b", "broker-c"}
@@ -75,6 +78,7 @@ def test_both_count_a_message_as_expired_if_all_its_acknowledged_records_are(
     assert (findings["expired"].value, findings["lost"].value) == (2, 3)
 
 
+@pytest.mark.long
 def test_both_know_former_names_and_deliveries_without_an_id(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
     run.send(1)

@@ -3,6 +3,8 @@
 import pathlib
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rmqlab.cluster.checks.testing import MadeUpRun
 from tests.pipeline.violations import compare, write_run
 
@@ -34,6 +36,7 @@ def test_an_acknowledgement_counts_whatever_later_sends_of_the_message_return(
     assert {metric: findings[metric].value for metric in counted} == dict(zip(counted, (4, 4, 4, 2, 5, 1), strict=True))
 
 
+@pytest.mark.long
 def test_a_message_that_is_stored_twice_is_of_all_brokers_that_acknowledged_it(
     spark: "SparkSession", tmp_path: pathlib.Path
 ) -> None:
