@@ -20,6 +20,12 @@ def _fake_node_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))))
 
 
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> Path:
+    """The directory of a cluster, not created yet."""
+    return tmp_path / "lab"
+
+
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Supervisor:
     """A supervisor of nothing: one broker is said to live, and nothing is started."""

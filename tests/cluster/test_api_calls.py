@@ -19,14 +19,14 @@ from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, ClusterClosedError, WaitTimeoutError, open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import DiskFull, FaultError, Latency, fault_of
+from tests.cluster.fakes import FAKES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 PRODUCE = "rmqlab.cluster.workload.produce"
 NOT_TEXTS: list[Any] = [None, 5, math.nan, b"broker-a", ["broker-a"], {}]
 OF_TEXTS = ("kill", "isolate", "mark", "snapshot", "add_group", "add_slave", "add_nameserver", "remove")

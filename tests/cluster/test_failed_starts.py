@@ -8,15 +8,9 @@ import trio
 
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.runtime.journals.journalreader import read_journals
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "lab"
+from tests.cluster.fakes import FAKES
 
 
 async def test_starts_that_fail_keep_the_evidence_of_the_last_run(place: pathlib.Path) -> None:

@@ -13,14 +13,13 @@ import trio
 from rmqlab.cluster.blocking import BlockingCluster
 from rmqlab.cluster.lab import Cluster, ClusterClosedError, open_cluster
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import Latency
 from rmqlab.runtime.journals.journalreader import read_journals
+from tests.cluster.fakes import FAKES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
 
 async def test_a_cancelled_fault_is_not_in_force(tmp_path: Path) -> None:

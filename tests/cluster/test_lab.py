@@ -24,15 +24,7 @@ from rmqlab.runtime.journals.journalreader import read_journals
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.offline.powerloss import Lost
 from rmqlab.store.testing import ManualClock, new_message, small_config
-
-LONG = 60.0
-"""Real seconds that a node may take to respond on a busy machine."""
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "lab"
+from tests.cluster.fakes import FAKES, LONG
 
 
 async def test_nodes_start_in_order_and_stop_in_the_reverse(place: pathlib.Path) -> None:

@@ -6,17 +6,9 @@ import pytest
 
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.faults import AnswerRequest, ClockStep, FaultError, ForgedHaReport, Latency
-
-LONG = 60.0
-"""Real seconds that a node may take to respond on a busy machine."""
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "lab"
+from tests.cluster.fakes import FAKES, LONG
 
 
 async def test_faults_apply_at_once_outlive_restarts_and_are_healed(place: pathlib.Path) -> None:

@@ -10,15 +10,9 @@ from trio.testing import wait_all_tasks_blocked
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import Isolation
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "lab"
+from tests.cluster.fakes import FAKES
 
 
 def settings_of(place: pathlib.Path, node: str) -> tuple[str, int]:

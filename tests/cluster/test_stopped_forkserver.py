@@ -9,9 +9,8 @@ import pytest
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.commandhandlers import HANDLERS
 from rmqlab.cluster.supervisor.fork.children import ForkServer, ForkServerStoppedError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
+from tests.cluster.fakes import FAKES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say that a child is stopped")
 

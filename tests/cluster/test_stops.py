@@ -8,9 +8,8 @@ import trio.testing
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.process_state import NodeState, WrongStateError
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
+from tests.cluster.fakes import FAKES
 
 
 def commands(cluster: Cluster, node: str) -> list[object]:

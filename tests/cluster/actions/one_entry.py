@@ -17,11 +17,11 @@ from rmqlab.cluster.actions.reports import FaultReport
 from rmqlab.cluster.cli import commands
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import Isolation
+from tests.cluster.fakes import FAKES
 
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 SCENARIO = """
 name = "cut-off"
 claim = "An action of the table is an action of scenarios"

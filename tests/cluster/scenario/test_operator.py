@@ -7,10 +7,8 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.operator import Operator
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, NodeKind
-
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
-LONG = 60.0
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
+from tests.cluster.fakes import FAKES, LONG
 
 
 async def wait_promoted(cluster: Cluster, name: str) -> None:
