@@ -196,7 +196,8 @@ def _plain_name(name: object) -> str:
 def _boolean(value: object) -> bool:
     """Return the boolean of a YAML scalar, as fastjson does.
 
-    It accepts 1 and some words in quotes, too. AclDenied for other words, such as "yes" in quotes: fastjson raises, and 4.9.8 does not start.
+    It accepts 1 and some words in quotes, too. AclDenied for other words, such as "yes" in quotes: fastjson raises, and
+    4.9.8 does not start.
     """
     if isinstance(value, int):
         return value & _INT_BITS == 1

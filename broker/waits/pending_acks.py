@@ -17,8 +17,8 @@ from rmqlab.store.results import PutStatus
 class WaitingSend(msgspec.Struct, eq=False):
     """A stored message whose reply is held until all its waits have ended.
 
-    `send_reply` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each send
-    would be work for the garbage collector.
+    `send_reply` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each
+    send would be work for the garbage collector.
     """
 
     send_reply: Callable[[PutStatus, str | None], None]

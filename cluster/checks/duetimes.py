@@ -1,9 +1,9 @@
 """Delayed messages that a broker stored in their own topic before they were due.
 
 The entry of a delayed message has its time of delivery instead of a tags code: the store time of the record and the
-delay of its level (4.9.8: ScheduleMessageService.computeDeliverTimestamp). An entry with an earlier time does not excuse
-its broker: the record and the settings say when the message is due. A broker delivers when its clock has reached that
-time, so the record under the message's own topic has the same store time or a later one, without rounding. A
+delay of its level (4.9.8: ScheduleMessageService.computeDeliverTimestamp). An entry with an earlier time does not
+excuse its broker: the record and the settings say when the message is due. A broker delivers when its clock has reached
+that time, so the record under the message's own topic has the same store time or a later one, without rounding. A
 message with failed attempts may have been delayed several times, and a log that begins later may lack the first time.
 """
 

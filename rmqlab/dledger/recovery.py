@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 IsWhole: TypeAlias = Callable[[memoryview], bool]
 """True for the body of an entry that was written as a whole."""
 IsTorn: TypeAlias = Callable[[memoryview, int, EntryHeader], bool]
-"""True for an entry at a position of its file whose body a power loss may have taken, though the next entry is there."""
+"""True for an entry at a position of its file whose body a power loss may have taken, though another one follows."""
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
 _ZEROED_AT_ONCE: Final = 2**20
@@ -55,10 +55,10 @@ class BodyChecks:
 def recover(data: FileQueue, index: FileQueue, checks: BodyChecks) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
-    The bytes behind that entry become zeros, which are synced. DLedger checks headers only. A power loss may leave an entry's header, but
-    not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
-    them the member could lead, and replace the right entries of the others. A torn entry among those that were not
-    synced is dropped with all behind it.
+    The bytes behind that entry become zeros, which are synced. DLedger checks headers only. A power loss may leave an
+    entry's header, but not its body; the last entries are dropped until one has a whole body, so that the leader sends
+    them again. With them the member could lead, and replace the right entries of the others. A torn entry among those
+    that were not synced is dropped with all behind it.
 
     A blank at the end becomes zeros, too: the entry that did not fit is lost, and a smaller one may follow. Members
     that have no blank would reject it at the begin of the next file.
