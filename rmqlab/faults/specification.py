@@ -3,6 +3,7 @@
 Command-line options, keys of scenario files, error messages and `docs/faults.md` are made from these declarations.
 """
 
+import abc
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
@@ -120,7 +121,7 @@ def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Fault:
+class Fault(abc.ABC):
     """A fault as a value. Times are milliseconds of the cluster's clock.
 
     A direct subclass is a family, such as all link faults; its subclasses are the kinds. A family of one kind has no
@@ -139,9 +140,9 @@ class Fault:
     """True for `rmqlab FAMILY ...`, instead of `rmqlab fault FAMILY ...`."""
 
     @property
+    @abc.abstractmethod
     def targets(self) -> tuple[str, ...]:
         """The nodes and roles that it names."""
-        raise NotImplementedError
 
     @property
     def ends_by_itself(self) -> bool:
@@ -184,10 +185,10 @@ class SupervisorFault(TargetedFault):
     def ends_by_itself(self) -> bool:
         return True
 
+    @abc.abstractmethod
     async def start(self, nodes: Sequence[TargetNode], rate: float) -> Callable[[], Awaitable[str]]:
         """Start playing. CannotPlayError if that is impossible.
 
         Returns a function that plays until cancelled; if the fault ends by itself, it returns the reason. `rate`:
         seconds of the cluster's clock per second of this process.
         """
-        raise NotImplementedError

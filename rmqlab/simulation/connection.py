@@ -6,6 +6,7 @@ Differences from the kernel's TCP: a packet is never lost (link faults delay or 
 sockets), there is no slow start, and keep-alive probes do not exist.
 """
 
+import abc
 import errno
 import os
 import selectors
@@ -63,9 +64,9 @@ class SimulatedSocket(socket.socket, ProcessResource):
     def __eq__(self, other: object) -> bool:
         return self is other
 
+    @abc.abstractmethod
     def readiness(self) -> int:
         """Return the events that are ready."""
-        raise NotImplementedError
 
     def changed(self) -> None:
         """Let the selector check the socket again."""
@@ -114,9 +115,9 @@ class SimulatedSocket(socket.socket, ProcessResource):
     def abandon(self) -> None:
         self.close()
 
+    @abc.abstractmethod
     def closed(self) -> None:
         """Notify the peer."""
-        raise NotImplementedError
 
     def check_open(self) -> None:
         """Raise OSError(EBADF) for a socket that is closed."""

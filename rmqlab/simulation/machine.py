@@ -4,6 +4,7 @@ Future events are in one heap, by time and then by order of scheduling. The mach
 packets, also for nodes that are paused. The guests do the work of the nodes.
 """
 
+import abc
 import heapq
 import math
 import random
@@ -41,12 +42,12 @@ class Node:
         return self.guest.name
 
 
-class ProcessResource:
+class ProcessResource(abc.ABC):
     """A resource that the kernel closes when its process ends."""
 
+    @abc.abstractmethod
     def abandon(self) -> None:
         """Close this after the end of its process."""
-        raise NotImplementedError
 
 
 class Machine:

@@ -1,5 +1,6 @@
 """Base class of all disk faults."""
 
+import abc
 import os
 from typing import NoReturn
 
@@ -43,9 +44,9 @@ class DiskFault(TargetedFault):
     family = "disk"
     is_brokers_only = True
 
+    @abc.abstractmethod
     def effect(self) -> DiskEffect:
         """Make the effect, which begins now. Called in the trio thread."""
-        raise NotImplementedError
 
 
 def fail(number: int) -> NoReturn:

@@ -21,7 +21,7 @@ class DiskFaults:
 
     def follow(self, rules: NodeRules) -> None:
         """Put these rules in force instead of those before."""
-        faults = rules.own_faults(DiskFault)
+        faults = rules.own_faults(DiskFault)  # type: ignore[type-abstract]  # a family, never called
         if faults.keys() == self._effects.keys():
             return
         ended = [effect for fault_id, effect in self._effects.items() if fault_id not in faults]

@@ -1,5 +1,6 @@
 """Base class of all request faults."""
 
+import abc
 import enum
 from typing import Protocol
 
@@ -65,6 +66,6 @@ class RequestFault(TargetedFault):
         """The request code."""
         return code_of(self.code, RequestCode)
 
+    @abc.abstractmethod
     def hold(self, request: HeldRequest) -> None:
         """Apply the fault to a request instead of handling it."""
-        raise NotImplementedError
