@@ -22,9 +22,9 @@ from rmqlab.store.offline.powerloss import Lost
 
 @pytest.mark.timeout(300)
 def test_a_new_action_is_one_entry(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("one_entry.py")
+    program = [sys.executable, "-m", "tests.cluster.actions.one_entry"]
     environment = {**os.environ, "RMQLAB_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
