@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from rmqlab.dledger.codes import DLedgerCode
 from rmqlab.store.files.diskcalls import run_calls
 from tests.dledger.faultygroup import FaultyGroup
 from tests.dledger.faultynode import Node
@@ -129,9 +130,8 @@ class Schedule:
         for link in group.links.values():
             link.delay = 5
         group.run(60_000)
-        (leader,) = group.leaders
         before = group.invariants.acknowledged
-        assert group.append(leader, [b"last"]) is None
+        leader = self._append_last()
         group.run(5000)
         assert group.invariants.acknowledged == before + 1, "the group appends nothing"
         group.invariants.check_has_kept(leader.start_name, leader.running.store)
@@ -140,6 +140,20 @@ class Schedule:
         assert len(followers) >= group.size // 2 + 1, "the leader has no quorum of followers"
         for node in followers:
             assert node.running.store.end_index == leader.running.store.end_index, f"{node.name} is behind"
+
+    def _append_last(self) -> Node:
+        """Let the leader append, and return it.
+
+        A leader that hands over refuses entries, for at most 3 s: its clients try again, and so does this.
+        """
+        for _ in range(20):
+            (leader,) = self.group.leaders
+            code = self.group.append(leader, [b"last"])
+            if code is not DLedgerCode.LEADER_TRANSFERRING:
+                break
+            self.group.run(300)
+        assert code is None, f"{leader.name} refuses to append: {code}"
+        return leader
 
 
 def play(seed: int) -> Schedule:
