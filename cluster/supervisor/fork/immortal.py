@@ -1,4 +1,4 @@
-"""Makes the objects of a process immortal: its forks share more memory.
+"""Makes the objects of a process immortal, so that forks share memory.
 
 Python counts the references to each object that it uses, and each count that a fork changes copies a page. From Python
 3.12 on, objects whose count has a certain value are immortal (PEP 683): they are never freed, and their references are
@@ -13,10 +13,11 @@ _REFERENCES = 3
 
 
 def make_objects_immortal() -> int:
-    """Make all objects of this process immortal, and exclude them from garbage collection.
+    """Make all objects of this process immortal, and freeze them.
 
-    For a process that keeps nearly all of them to its end. Returns the number of objects that were mortal, and 0
-    without an effect before Python 3.12, in a Python without a global lock, and in other implementations.
+    The garbage collector does not visit frozen objects. For a process that keeps nearly all of them to its end. Returns
+    the number of objects that were mortal; 0, without an effect, before Python 3.12, in a Python without a global lock,
+    and in other implementations.
     """
     gc.unfreeze()
     count = _make_reachable_immortal() if _has_immortal_objects() else 0
@@ -25,7 +26,10 @@ def make_objects_immortal() -> int:
 
 
 def _make_reachable_immortal() -> int:
-    """Follow all references from what the garbage collector tracks; of strings it has no list."""
+    """Follow all references from what the collector tracks: not strings.
+
+    Returns the number of objects that were mortal.
+    """
     immortal = _count(None).value
     objects = gc.get_objects()
     met: set[int] = set()  # made after that list, which would have it
@@ -45,7 +49,10 @@ def _make_reachable_immortal() -> int:
 
 
 def _has_immortal_objects() -> bool:
-    """True if references of `None` are not counted, and those of others are where `_count` says."""
+    """True if references of `None` are not counted, but those of others.
+
+    Their counts must be where `_count` reads them.
+    """
     if sys.implementation.name != "cpython":
         return False
     mortal = object()
@@ -57,5 +64,8 @@ def _has_immortal_objects() -> bool:
 
 
 def _count(one: object) -> ctypes.c_uint32:
-    """Return the low half of an object's count, which is its first field on little-endian machines."""
+    """Return the low half of an object's count.
+
+    It is the object's first field on little-endian machines.
+    """
     return ctypes.c_uint32.from_address(id(one))
