@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rmqlab.cluster.plant.kinds import KINDS
-from rmqlab.cluster.plant.model import Kind, Planted
+from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant
 from tests.planted.compare import Outcome, compare, faults_of
 from tests.planted.judges import Judge, Judged, auditor, check
@@ -65,18 +65,22 @@ def _play(
     shutil.copytree(run, cleared)  # the audit writes into the directory that it reads
     clean = {name: judge(cleared) for name, judge in judges.items()}
     faults = {name: faults_of(judged) for name, judged in clean.items()}
-    trials = []
+    trials, unplanted = [], []
     for kind in kinds:
         for seed in range(1, places + 1):
-            trials.append(_try(run, work / "planted", kind, seed, judges, clean))
+            try:
+                trials.append(_try(run, work / "planted", kind, seed, judges, clean))
+            except NothingToPlantError as exc:
+                unplanted.append(f"{kind.name} --seed {seed}: {exc}")
             if not as_json:
                 print(".", end="", file=sys.stderr, flush=True)
     if as_json:
-        print(json.dumps({"clean": faults, "trials": [trial.as_json() for trial in trials]}))
+        print(json.dumps({"clean": faults, "trials": [trial.as_json() for trial in trials], "unplanted": unplanted}))
     else:
         print(file=sys.stderr)
-        print_table(faults, trials)
-    return 1 if any(faults.values()) or not all(trial.is_right for trial in trials) else 0
+        print_table(faults, trials, unplanted)
+    is_right = all(trial.is_right for trial in trials)
+    return 1 if any(faults.values()) or unplanted or not is_right else 0
 
 
 def _try(

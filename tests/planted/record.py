@@ -1,14 +1,20 @@
 """Records the run for planted violations: quiet, without findings."""
 
 import collections
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from rmqlab.client.admin import Admin
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import NoRouteError
+from rmqlab.client.instance import open_client
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.plan.topology import ClusterSpec
+from rmqlab.remoting.bodies.topic import TopicConfig
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journals.journalentry import JournalEntry
 
@@ -21,6 +27,8 @@ SAMPLED = 60
 """Messages that a second group consumes, before it ends: its offsets stay within the queues."""
 SENDS = 480
 """At 12 a second: the topics are older than the 30 s below which `topics_missing` does not count them."""
+QUEUES = 4
+"""Of each topic at each master."""
 DELAYED_SENDS = 12
 HALF_SENDS = 12
 """Of each producer of half messages."""
@@ -60,6 +68,7 @@ async def record(directory: Path) -> None:
     async with open_cluster(SPEC, directory=directory) as cluster:
         for group in ("broker-a", "broker-b"):
             await cluster.wait_until(f"slave-in-sync {group}")
+        await _create_topics(cluster)
         producers = [
             await cluster.run_workload("rmqlab.cluster.workload.produce", {"send_timeout": 60.0, **config})
             for config in PRODUCERS
@@ -83,6 +92,28 @@ async def record(directory: Path) -> None:
             await consumer.stop()
         for group in ("broker-a", "broker-b"):  # the tables of a slave are compared if they have the master's version
             await cluster.wait_until(f"metadata-synced {group}")
+
+
+async def _create_topics(cluster: Cluster) -> None:
+    """Create the topics at both masters, and wait for their routes.
+
+    A topic that is created by its first message is at one master alone for some time, and so are its next messages.
+    """
+    async with open_client(ClientConfig(namesrv_addr=cluster.namesrv_addr)) as client:
+        admin = Admin(client)
+        for topic in (TOPIC, LATER_TOPIC, PAID_TOPIC):
+            config = TopicConfig(topic_name=topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+            for cluster_name in (await admin.cluster_info()).cluster_addr_table:
+                await admin.create_topic_in_cluster(cluster_name, config)
+            with trio.fail_after(real_seconds(_TIMEOUT)):
+                while not await _is_routed(admin, topic):  # noqa: ASYNC110 -- nobody would set an event
+                    await trio.sleep(0.05)
+
+
+async def _is_routed(admin: Admin, topic: str) -> bool:
+    with contextlib.suppress(NoRouteError):
+        return len((await admin.topic_route(topic)).broker_datas) == SPEC.groups
+    return False
 
 
 async def _until(cluster: Cluster, is_enough: Callable[[Iterable[JournalEntry]], bool]) -> None:

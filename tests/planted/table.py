@@ -32,8 +32,11 @@ class Trial:
         return {**self.planted.as_json(), "outcomes": outcomes, "seconds": round(self.seconds, 2)}
 
 
-def print_table(faults: Mapping[str, Sequence[str]], trials: Sequence[Trial]) -> None:
-    """Print a line for each kind, what went wrong, and a sum."""
+def print_table(faults: Mapping[str, Sequence[str]], trials: Sequence[Trial], unplanted: Sequence[str]) -> None:
+    """Print a line for each kind, what went wrong, and a sum.
+
+    `unplanted` are the trials for which the run has no place.
+    """
     judges = list(faults)
     for name, said in faults.items():
         print(f"run without violation, {name}: {'; '.join(said) or 'nothing reported'}")
@@ -44,7 +47,9 @@ def print_table(faults: Mapping[str, Sequence[str]], trials: Sequence[Trial]) ->
     for trial in wrong:
         for name, outcome in trial.outcomes.items():
             _print_faults(trial.planted, name, outcome)
-    print(f"{len(trials) - len(wrong)} of {len(trials)} right")
+    for one in unplanted:
+        print(one)
+    print(f"{len(trials) - len(wrong)} of {len(trials) + len(unplanted)} right")
 
 
 def _line(kind: str, trials: Sequence[Trial], judges: Iterable[str]) -> str:
