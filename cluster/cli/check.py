@@ -8,7 +8,7 @@ from rich.text import Text
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
-from rmqlab.cluster.cli.completion import complete_cluster
+from rmqlab.cluster.cli.completion import complete_run
 from rmqlab.cluster.cli.output.progress import working
 from rmqlab.cluster.cli.output.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
@@ -28,7 +28,7 @@ from rmqlab.verdict.verdict import Verdict
     "run",
     metavar="[CLUSTER|SCENARIO|DIRECTORY]",
     default=DEFAULT_NAME,
-    shell_complete=complete_cluster,
+    shell_complete=complete_run,
     help="A cluster's name, a scenario's (its newest run), or a run's directory. [default]",
 )
 @click.option("--metric", "-m", multiple=True, help="Show only this metric, with its evidence; repeatable.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory, Record
-from rmqlab.verdict.runs import home
+from rmqlab.verdict.runs import home, run_names
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -20,6 +20,11 @@ def complete_cluster(_ctx: click.Context, _parameter: click.Parameter, incomplet
     """Return the names of clusters that begin with `incomplete`."""
     names = (path.parent.name for path in home().glob("*/cluster.json"))
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the clusters and scenarios with a run that begin with `incomplete`."""
+    return [name for name in run_names(home()) if name.startswith(incomplete)]
 
 
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

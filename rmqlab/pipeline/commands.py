@@ -37,17 +37,24 @@ from rmqlab.runtime.text.printable import printable
 from rmqlab.store.offline.irregularfiles import irregular_paths
 from rmqlab.store.offline.keptstores import no_stores_hint
 from rmqlab.verdict.decision import is_notable
-from rmqlab.verdict.runs import NoRunError, find_run, home
+from rmqlab.verdict.runs import NoRunError, find_run, home, run_names
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from rmqlab.pipeline.audit.audit import Summary
 
 DEFAULT_NAME = "default"
+
+
+def _complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in run_names(home()) if name.startswith(incomplete)]
+
+
 run_name_argument = click.argument(
     "run",
     metavar="[CLUSTER|SCENARIO|DIRECTORY]",
     default=DEFAULT_NAME,
+    shell_complete=_complete_run,
     help="A cluster's name, a scenario's (its newest run is meant), or a run's directory. [default]",
 )
 _Row = tuple[str, str, str, str]

@@ -64,12 +64,17 @@ def find_run(name: str, below: Path) -> Path:
         return scenario.resolve()
     if (cluster / RECORD).is_file():  # a cluster whose journals were removed
         return _by_path(cluster)
-    known = [*_clusters(below), *_scenarios(below)]
-    there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ": nothing was run yet"
+    known = run_names(below)
+    there = f"; there are: {', '.join(known)}" if known else ": nothing was run yet"
     here = f", and {name} in this directory is no run" if os.path.lexists(path) else ""
     raise NoRunError(
         f"no cluster and no scenario that was run is called {name}{near_miss(name, known)} (looked in {below}{there}){here}"
     )
+
+
+def run_names(below: Path) -> list[str]:
+    """Return the names of clusters with journals, then of scenarios that were run."""
+    return list(dict.fromkeys([*_clusters(below), *_scenarios(below)]))
 
 
 def newest_run(scenario: Path) -> Path | None:

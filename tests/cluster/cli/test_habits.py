@@ -73,6 +73,14 @@ def test_the_shell_completes_targets_and_clusters(up: pathlib.Path) -> None:
     assert completed(up, "rmqlab check d") == ["default"]
 
 
+@pytest.mark.parametrize("command", ["check", "audit", "report"])
+def test_the_shell_completes_clusters_and_scenarios_that_have_runs(tmp_path: pathlib.Path, command: str) -> None:
+    for run in ("shop", "runs/shipping/20261121T214413Z"):
+        (tmp_path / run / "journal").mkdir(parents=True)
+    assert completed(tmp_path, f"rmqlab {command} sh") == ["shop", "shipping"]
+    assert completed(tmp_path, f"rmqlab {command} ship") == ["shipping"]
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "hunt"])
 def test_the_shell_completes_scenarios_and_paths_of_others(tmp_path: pathlib.Path, command: str) -> None:
     assert completed(tmp_path, f"rmqlab {command} kill-") == ["kill-master"]
