@@ -38,8 +38,9 @@ from rmqlab.cluster.checks import (
     unreplicated,
     unstored,
 )
-from rmqlab.cluster.checks.copies import Stores, is_store, read_stores
+from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History, read_history
+from rmqlab.cluster.checks.storereader import is_store, read_stores
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_journals

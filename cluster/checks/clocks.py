@@ -20,7 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.schema import EVENT_TYPES

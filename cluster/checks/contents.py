@@ -7,7 +7,8 @@ import collections
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.events import Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT

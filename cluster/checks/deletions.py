@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from rmqlab.cluster.checks.history import Commit, Delivery, History, Queue
+from rmqlab.cluster.checks.events import Commit, Delivery, Queue
+from rmqlab.cluster.checks.history import History
 
 
 @attrs.frozen

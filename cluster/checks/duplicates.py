@@ -23,7 +23,8 @@ from collections.abc import Iterator
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.cluster.checks.events import Delivery, Queue, Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.cluster.checks.sentmessages import sent_messages
 from rmqlab.runtime.journals.journalentry import JournalEntry

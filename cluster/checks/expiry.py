@@ -5,7 +5,8 @@ import math
 import attrs
 
 from rmqlab.cluster.checks.copies import NodeStore, Stores
-from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.verdict.expiry import are_clocks_right, latest_deleted
 
 

@@ -12,7 +12,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 
 from rmqlab.cluster.checks.copies import Copy, Header, Stores, brokers_of
-from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.cluster.checks.events import Queue, Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.events import Send
 from rmqlab.cluster.checks.expiry import Expiry
-from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.cluster.checks.sentmessages import SentMessage, sent_messages

@@ -15,7 +15,8 @@ import attrs
 from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
-from rmqlab.cluster.checks.history import Commit, History, Member, Queue
+from rmqlab.cluster.checks.events import Commit, Member, Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
 from rmqlab.verdict.roles import CONTESTED

@@ -14,7 +14,8 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
-from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.cluster.checks.events import Delivery, Queue, Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Copy, Stores, brokers_of
-from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.events import Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS

@@ -9,7 +9,8 @@ master (`offset_moved_back`), as is a reset (`offset_reset`): the slave follows 
 from collections.abc import Iterator, Mapping
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import Commit, History, Queue
+from rmqlab.cluster.checks.events import Commit, Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.verdict.catalogue import TIMES
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Stores, broker_of
-from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.events import Delivery, Queue, Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.remoting.names import RESENT_PREFIXES, SCHEDULE_TOPIC, is_system_topic
 from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -61,7 +62,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
     """Yield each such message, with the journal entry that disagrees."""
     incomplete = {entry.node for entry in history.of_kind(*REMOVING_KINDS)} | stores.unread.keys()
-    uncertain = {broker_of(node, history) for node in incomplete} | history.roles.renamed
+    uncertain = {history.broker_of(node) for node in incomplete} | history.roles.renamed
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
     failed = {failure.message_id for failure in history.failures}
     for send in history.sends:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
-from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.store.log.readableend import EVERYTHING, readable_end
 from rmqlab.store.offline.queueentries import QueueEntry
 from rmqlab.store.offline.scan import Hole

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from rmqlab.cluster.checks.copies import broker_of
 from rmqlab.cluster.checks.deletions import AfterDeletions
-from rmqlab.cluster.checks.history import Commit, History, Queue
+from rmqlab.cluster.checks.events import Commit, Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.eventmaps import moved_offsets, queue_id_of
 
@@ -82,7 +82,7 @@ def _unreported(rollbacks: Iterable[Rollback], reported: Iterable[Rollback]) -> 
 def _commits_seen_by_brokers(history: History) -> Iterator[Rollback]:
     for entry in history.of_kind("offset_moved_back"):
         fields = entry.fields
-        queue = Queue(str(fields["topic"]), broker_of(entry.node, history), int(fields["queue_id"]))
+        queue = Queue(str(fields["topic"]), history.broker_of(entry.node), int(fields["queue_id"]))
         text = f"a commit to {entry.node} moved it"
         yield Rollback(
             str(fields["group"]), queue, fields["before"], fields["after"], entry.at_millis, entry.node, text, entry
@@ -94,7 +94,7 @@ def _overwritten(history: History) -> Iterator[Rollback]:
     for entry in history.of_kind("consumer_offsets_overwritten"):
         topic, _, group = str(entry.fields["key"]).partition("@")
         for queue_id, before, after in moved_offsets(entry.fields["queues"]):
-            queue = Queue(topic, broker_of(entry.node, history), queue_id)
+            queue = Queue(topic, history.broker_of(entry.node), queue_id)
             text = f"the metadata sync of {entry.node} moved it"
             yield Rollback(group, queue, before, after, entry.at_millis, entry.node, text, entry)
 

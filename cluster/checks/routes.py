@@ -21,7 +21,8 @@ from rmqlab.cluster.checks.beliefs import (
     without,
 )
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import History, Member
+from rmqlab.cluster.checks.events import Member
+from rmqlab.cluster.checks.history import History
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from rmqlab.cluster.checks.history import Send
+from rmqlab.cluster.checks.events import Send
 
 
 @attrs.frozen

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rmqlab.cluster.checks.copies import NodeStore, Stores
-from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
-from rmqlab.cluster.checks.history import History, Member
+from rmqlab.cluster.checks.events import Member
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets

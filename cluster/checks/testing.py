@@ -9,7 +9,8 @@ import attrs
 
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
-from rmqlab.cluster.checks.history import History, Queue, read_history
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry, opened
 from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
 from rmqlab.runtime.journals.journalwriter import JournalWriter

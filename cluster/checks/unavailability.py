@@ -22,7 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.rollbackevents import parse_queue
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, failed_attempts, unknown

@@ -9,7 +9,8 @@ import operator
 from collections.abc import Iterator, Sequence
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import History, Send
+from rmqlab.cluster.checks.events import Send
+from rmqlab.cluster.checks.history import History
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown

@@ -6,8 +6,9 @@ They were lost after their delivery, or never stored. Messages that a broker del
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.events import Delivery
 from rmqlab.cluster.checks.expiry import Expiry
-from rmqlab.cluster.checks.history import Delivery, History
+from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.possiblebrokers import possible_brokers
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED, MESSAGES
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown, without_id

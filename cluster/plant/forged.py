@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_consumer, any_node, any_producer, any_slave

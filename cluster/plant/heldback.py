@@ -2,7 +2,7 @@
 
 import attrs
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.plant.appending import append_record
 from rmqlab.cluster.plant.logs import unique_id, with_foreign_id
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes

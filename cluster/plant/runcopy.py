@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import attrs
 
-from rmqlab.cluster.checks.history import History, Member, Send, read_history
+from rmqlab.cluster.checks.events import Member, Send
+from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage

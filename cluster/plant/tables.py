@@ -7,7 +7,7 @@ from typing import TypeVar
 import attrs
 import msgspec
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_master, any_slave, one_of_pair
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper

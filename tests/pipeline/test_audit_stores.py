@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, with_offset
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.storefacts import KEEPS_CONTENT

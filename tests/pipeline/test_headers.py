@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.cluster.plant.logs import NodeLog, write_record
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import SOME_DAY
 from tests.cluster.plant.smallrun import made_up_run, write_run
 from tests.pipeline.violations import compare

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from tests.cluster.plant.smallrun import ALL_SENDS, made_up_run, write_run

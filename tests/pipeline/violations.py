@@ -20,7 +20,7 @@ from rmqlab.verdict.findings import Brokers, Finding, Findings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rmqlab.cluster.checks.history import Queue
+    from rmqlab.cluster.checks.events import Queue
 
 MAGIC = struct.pack(">i", MESSAGE_MAGIC)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.names import (

@@ -9,8 +9,8 @@ import pytest
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.message import Message
 from rmqlab.client.outgoing import prepare, sent_header
-from rmqlab.cluster.checks.copies import read_store
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
+from rmqlab.cluster.checks.storereader import read_store
 from rmqlab.cluster.checks.testing import MadeUpRun, with_offset
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import body_crc, parse_properties

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rmqlab.cluster.checks import headers
 from rmqlab.cluster.checks.copies import Header
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from rmqlab.remoting.message import (
     COMPRESSED,

@@ -3,7 +3,6 @@
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.copies import broker_of
 from rmqlab.cluster.checks.history import read_history
 from rmqlab.cluster.checks.testing import MadeUpRun
 
@@ -31,9 +30,9 @@ def test_deliveries_and_commits_without_a_place_are_left_out(missing: str) -> No
 
 def test_a_node_that_never_was_ready_is_called_after_itself() -> None:
     history = MadeUpRun().history()
-    assert broker_of("broker-a-s", history) == "broker-a"
-    assert broker_of("broker-x", history) == "broker-x"
-    assert broker_of("namesrv-1", history) == "namesrv-1"
+    assert history.broker_of("broker-a-s") == "broker-a"
+    assert history.broker_of("broker-x") == "broker-x"
+    assert history.broker_of("namesrv-1") == "namesrv-1"
 
 
 def test_the_first_entries_of_a_message_are_those_by_time() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 

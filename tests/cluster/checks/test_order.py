@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.cluster.checks.copies import Copy
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.order import Placed, find_inversions
 from rmqlab.cluster.checks.testing import MadeUpRun
 

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 
 METRIC = "place_disagreement"

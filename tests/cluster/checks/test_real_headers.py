@@ -9,8 +9,9 @@ import pytest
 
 from rmqlab.cluster.checks import duetimes, headers
 from rmqlab.cluster.checks.clocks import find_misdated
-from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather, read_store
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
 from rmqlab.cluster.checks.history import History, read_history
+from rmqlab.cluster.checks.storereader import read_store
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journalentry import JournalEntry

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlab.cluster.checks import copies, judge_directory
+from rmqlab.cluster.checks import judge_directory, storereader
+from rmqlab.cluster.checks.copies import NodeStore
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.messagestore import MessageStore
@@ -13,7 +14,7 @@ from rmqlab.store.testing import ManualClock, new_message, small_config
 from tests.cluster.plant.smallrun import DELAYED_SENDS, QUEUES, SENDS, made_up_run, write_run
 
 MORE = 5
-Read = Callable[[str, str, Path | None], copies.NodeStore]
+Read = Callable[[str, str, Path | None], NodeStore]
 
 
 def append_and_save(root: Path) -> None:
@@ -33,15 +34,15 @@ def append_and_save(root: Path) -> None:
 def test_a_broker_that_saves_larger_offsets_after_its_log_was_read_is_not_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, read = write_run(made_up_run(), tmp_path / "run"), copies.read_store
+    run, read = write_run(made_up_run(), tmp_path / "run"), storereader.read_store
 
-    def read_and_append(node: str, broker: str, root: Path | None) -> copies.NodeStore:
+    def read_and_append(node: str, broker: str, root: Path | None) -> NodeStore:
         found = read(node, broker, root)
         if root is not None:
             append_and_save(root)
         return found
 
-    monkeypatch.setattr(copies, "read_store", read_and_append)
+    monkeypatch.setattr(storereader, "read_store", read_and_append)
     judgement = judge_directory(run)
     ahead = {name: judgement[f"{name} broker-a"].value for name in ("offset_file_ahead", "delay_offset_ahead")}
     assert ahead == {"offset_file_ahead": 0, "delay_offset_ahead": 0}

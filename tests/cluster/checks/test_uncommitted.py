@@ -1,6 +1,6 @@
 """`stored_uncommitted`: half messages in their topic without a commit."""
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.findings import Finding

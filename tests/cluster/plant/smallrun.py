@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
