@@ -37,8 +37,9 @@ from rmqlab.runtime.journals.schema import page as journal_page
 from rmqlab.store.offline.compare import Comparison, Side
 from rmqlab.store.offline.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.judgement import Conditions, conclude
+from rmqlab.verdict.judgement import conclude
 from rmqlab.verdict.page import render_page
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -47,9 +47,10 @@ from rmqlab.runtime.journals.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.store.offline.irregularfiles import store_places
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
+from rmqlab.verdict.conditions import Conditions, read_conditions
 from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
 from rmqlab.verdict.straystores import stray_remarks, stray_stores

@@ -28,8 +28,8 @@ from rmqlab.runtime.journals.schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import STORE_TIME_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
+from rmqlab.verdict.conditions import CLOCK
 from rmqlab.verdict.findings import Evidence, Finding, unknown
-from rmqlab.verdict.judgement import CLOCK
 from rmqlab.verdict.storetimes import why_unknown
 
 TOLERANCE = 1000

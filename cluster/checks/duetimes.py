@@ -21,9 +21,9 @@ from rmqlab.store.offline.delaylevels import delay_millis
 from rmqlab.verdict.catalogue import DELIVERED_EARLY
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.clocksteps import faulted_clocks
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.duetimes import at_right_clocks, why_unknown, wrong_clocks
 from rmqlab.verdict.findings import Finding, unknown
-from rmqlab.verdict.judgement import Conditions
 
 
 @attrs.frozen

@@ -19,6 +19,7 @@ from rmqlab.remoting.message import STORE_HOST_IPV6, TRANSACTION_COMMIT, TRANSAC
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX
 from rmqlab.verdict.catalogue import HEADER_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding, unknown
 from rmqlab.verdict.headers import (
     HOST_KINDS,
@@ -28,7 +29,6 @@ from rmqlab.verdict.headers import (
     has_all_deliveries,
     why_unknown,
 )
-from rmqlab.verdict.judgement import Conditions
 
 _Faults = dict[str, list[tuple[Copy, str]]]
 

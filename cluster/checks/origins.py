@@ -15,8 +15,8 @@ from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.wrongrecords import count_wrong
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding, unknown
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
 
 

@@ -14,9 +14,9 @@ from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.store.log.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import OVERDUE
 from rmqlab.verdict.clocksteps import faulted_clocks
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.duetimes import wrong_clocks
 from rmqlab.verdict.findings import Finding, unknown
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.overdue import (
     HALF_ENDS,
     HOLDING_TOPICS,

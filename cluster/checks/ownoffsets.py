@@ -13,8 +13,8 @@ from rmqlab.cluster.checks.events import Commit, Queue
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.verdict.catalogue import TIMES
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.nodesettings import keeps_newer_offsets
 from rmqlab.verdict.ownoffsets import NO_RECEIVER, OwnOffsetRule, why_unknown
 

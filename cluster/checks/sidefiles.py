@@ -9,8 +9,8 @@ from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.offline.sidefiles import side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
+from rmqlab.verdict.conditions import CLOCK, Conditions
 from rmqlab.verdict.ends import END_KINDS, was_clean
-from rmqlab.verdict.judgement import CLOCK, Conditions
 from rmqlab.verdict.uncommittedoffsets import GroupQueueKey, judged_groups, uncommitted_offsets
 
 

@@ -15,7 +15,8 @@ from rmqlab.runtime.journals.journalentry import CLOSED, JournalEntry, opened
 from rmqlab.runtime.journals.journalfiles import SUPERVISOR, journal_path
 from rmqlab.runtime.journals.journalwriter import JournalWriter
 from rmqlab.runtime.journals.schema import EVENT_TYPES
-from rmqlab.verdict.judgement import Judgement, read_conditions
+from rmqlab.verdict.conditions import read_conditions
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.outcomes import STORED
 
 SOME_DAY = 1_795_200_000_000

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rmqlab.verdict.clocksteps import TOLERANCE
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.headers import why_unknown as why_nothing_to_compare
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.roles import Roles
 
 _LEVELS: Final = "message_delay_level"

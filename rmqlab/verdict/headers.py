@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rmqlab.remoting.message import IPV6_MASK, MULTI_TAGS, TRANSACTION_MASK
 from rmqlab.remoting.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.metrics import Source
 
 SENT_BITS: Final = 0x7FFFFFFF & ~(TRANSACTION_MASK | IPV6_MASK | MULTI_TAGS)

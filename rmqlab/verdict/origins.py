@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.conditions import Conditions
 
 CLOCK_SLACK: Final = 1000
 """Milliseconds between a send and the creation of its message, as `clock_disagreement` does not see less."""

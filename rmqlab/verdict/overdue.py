@@ -21,8 +21,8 @@ from rmqlab.remoting.names import (
     TRANSACTION_GROUP,
 )
 from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.nodesettings import Settings
 from rmqlab.verdict.roles import Roles
 

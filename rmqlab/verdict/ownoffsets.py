@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.nodesettings import KEEPING_KEYS, Settings
 from rmqlab.verdict.roles import MASTER_ID, ROLE_KINDS, Roles
 

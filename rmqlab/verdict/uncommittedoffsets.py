@@ -7,7 +7,7 @@ another program in the file. A group that continues at such an offset skips mess
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.metrics import Source
 
 GroupQueueKey = tuple[str, str, str, int]

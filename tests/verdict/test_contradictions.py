@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.verdict.conditions import read_conditions
 from rmqlab.verdict.contradictions import start_contradictions, unnamed_processes
-from rmqlab.verdict.judgement import read_conditions
 from rmqlab.verdict.metrics import Source
 from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
 

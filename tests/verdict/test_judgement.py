@@ -6,8 +6,9 @@ import pytest
 
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.conditions import Conditions, read_conditions
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.rules import PROFILES, VERDICT_RULES
 from rmqlab.verdict.verdict import Verdict
 

@@ -38,7 +38,7 @@ from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journals.journalsource import SURVEY_KIND, TORN_KIND
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.journalsurvey import join_surveys, survey_of_fields
-from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
+from rmqlab.verdict.conditions import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles

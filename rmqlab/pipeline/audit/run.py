@@ -14,7 +14,7 @@ from rmqlab.pipeline.audit.sources import SavedOffsets
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.tables.audittables import TABLES
 from rmqlab.store.log.loglayout import log_begin
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.logcover import LogState
 from rmqlab.verdict.roles import Roles
 

@@ -23,9 +23,9 @@ from rmqlab.store.offline.sidefiles import side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
+from rmqlab.verdict.conditions import CLOCK
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
-from rmqlab.verdict.judgement import CLOCK
 from rmqlab.verdict.nodesettings import read_settings, why_no_index
 from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
 

@@ -14,7 +14,7 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.runtime.journals.journalreader import merge_entries
 from rmqlab.runtime.journals.journalsurvey import survey_journals
-from rmqlab.verdict.judgement import read_conditions
+from rmqlab.verdict.conditions import read_conditions
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run
 

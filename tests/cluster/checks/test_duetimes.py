@@ -12,9 +12,9 @@ from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.planting import plant
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.duetimes import at_right_clocks, wrong_clocks
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.judgement import Conditions
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
 METRIC = "delivered_early"

@@ -19,9 +19,9 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.offline.scan import Hole
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
-from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.metrics import Source
 
 METRIC = "header_disagreement"

@@ -15,8 +15,8 @@ from rmqlab.cluster.checks.storereader import read_store
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rmqlab.remoting.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmqlab.runtime.journals.journalentry import JournalEntry
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.headers import SENT_BITS
-from rmqlab.verdict.judgement import Conditions
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store" / "slave"
 

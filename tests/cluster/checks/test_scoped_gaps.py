@@ -5,9 +5,10 @@ import pytest
 
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.verdict.conditions import read_conditions
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.gaps import Gap
-from rmqlab.verdict.judgement import Judgement, read_conditions
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.metrics import Source
 from tests.cluster.checks.twogroups import OF_BROKERS, PLANTED, two_groups

@@ -1,0 +1,94 @@
+"""Questions about messages that a consumer group got more than once.
+
+Metrics: duplicates, duplicates.CAUSE.
+"""
+
+from collections.abc import Iterator
+
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit import unstored
+from rmqlab.pipeline.audit.parts import divided
+from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run
+from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
+from rmqlab.verdict.findings import Evidence, Finding, unknown, without_id
+
+_DELIVERIES = "deliveries"
+
+
+# Most messages are delivered once: only the others have to be sorted.
+REPEATED = """
+with several as (
+    select `group`, message_id from deliveries where message_id != '' group by `group`, message_id having count(*) > 1
+), numbered as (
+    select *, row_number() over (partition by `group`, message_id order by seq) nth,
+        lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
+            partition by `group`, message_id, topic, broker, queue, offset order by seq) same
+    from (select /*+ shuffle_hash(t) */ d.* from deliveries d left semi join several t
+            on d.`group` = t.`group` and d.message_id = t.message_id)
+)
+select * from numbered where nth > 1
+"""
+
+CAUSES = f"""
+with taken as (
+    select node, seq, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
+    from cluster_events where kind = 'rebalanced'
+), asked as (
+    -- Of the assignments to the consumer between both deliveries, the last: of one process, `seq` orders events.
+    select r.seq, max(t.at) taken_at from repeated r join taken t
+        on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue)
+        and t.seq > r.same.seq and t.seq <= r.seq
+    group by r.seq
+), moved as (
+    select distinct r.seq from repeated r join offset_moves m
+        on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
+        and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
+    union select distinct r.seq from repeated r join cluster_events e
+        on e.kind = 'offset_reset' and r.`group` = get_json_object(e.fields, '$.group')
+        and r.topic = get_json_object(e.fields, '$.topic') and e.at between least(r.same.at, r.at - {RESET_MILLIS}) and r.at
+), committed as (
+    -- A consumer that kept its queue does not query its offset again: a commit beyond it is no explanation there.
+    select r.seq, max(c.offset) farthest
+    from repeated r left join asked a on r.seq = a.seq join commits c
+        on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue
+        and c.at <= coalesce(a.taken_at, r.at)
+    where r.same is not null and (r.same.node != r.node or a.taken_at is not null) group by r.seq
+)
+select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
+    case when r.reconsume_times > 0 then 'redelivery'
+        when r.same is null then 'client_retry'
+        when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
+        when r.same.node != r.node or a.taken_at is not null then 'rebalance'
+        else 'unexplained' end cause,
+    coalesce(r.same.node = r.node and r.same.at = r.at, false) is_entry_again
+from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
+    left join asked a on r.seq = a.seq
+"""
+
+_REPEATS = Preview("repeats", ("cause", "broker"), ("seq",))
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Yield the findings of `repeats`."""
+    delivered, nameless, repeats = run.previews(Preview("deliveries"), unstored.NAMELESS, _REPEATS)
+    if not delivered:
+        for cause in ("", *DUPLICATE_CAUSES):
+            metric = f"duplicates.{cause}" if cause else "duplicates"
+            yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
+        return
+    total = Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
+    yield total.as_floor(without_id(nameless.found)) if nameless else total
+    for cause in DUPLICATE_CAUSES:
+        finding = Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=0)
+        found = divided(finding, repeats.within(cause), _REPEATS.order, _describe_repeat)
+        yield found.as_floor(without_id(nameless.found)) if nameless else found
+
+
+def _describe_repeat(row: Row) -> Evidence:
+    text = (
+        f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+        f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
+    )
+    return Evidence(text=text)
