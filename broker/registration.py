@@ -16,7 +16,7 @@ import trio
 
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.failure_log import FailureLog, short
-from rmqlab.broker.tables.topics import TopicTable
+from rmqlab.broker.tables.topics import PERM_READ, PERM_WRITE, TopicTable
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
 from rmqlab.remoting.bodies.runtime import KVTable
@@ -48,7 +48,7 @@ implementation, can have so many topics."""
 PAUSE_PER_TOPIC = 20e-6
 """Seconds per topic between two registrations of all topics caused by sends to new topics: 0.1 s for 5,000 topics.
 Encoding and decoding a registration takes a tenth of that. RocketMQ registers all topics after each new topic."""
-EVERYTHING = 6
+EVERYTHING = PERM_READ | PERM_WRITE
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
 _PORT = re.compile(r"[0-9]{1,5}")
 _LONGEST_ADDRESS = 300
@@ -255,7 +255,7 @@ class Registration:
             self.errors.caught("registration", exc, address)
 
     def _body(self, config: BrokerConfig, topics: Iterable[TopicConfig]) -> bytes:
-        if config.broker_permission != EVERYTHING:  # remoting-and-nameserver section 5.1
+        if config.broker_permission & EVERYTHING != EVERYTHING:  # remoting-and-nameserver section 5.1
             topics = [
                 TopicConfig(
                     topic_name=topic.topic_name,

@@ -46,13 +46,19 @@ class RecordingRegistration:
 
     registered: set[str] = attrs.field(factory=set)
     """Addresses of nameservers."""
+    is_slow: bool = False
+    pending: list[Callable[[], None]] = attrs.field(factory=list)
+    """What is called once the nameservers have replied, if they are slow."""
 
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Record it, and call `then` at once."""
+        """Record it, and call `then` at once, unless the nameservers are slow."""
         self.calls.append((topic, oneway))
-        then()
+        if self.is_slow:
+            self.pending.append(then)
+        else:
+            then()
 
 
 @attrs.define(eq=False)

@@ -4,9 +4,10 @@ The keys are those of NamesrvConfig and NettyServerConfig. Source: remoting-and-
 """
 
 import contextlib
+import logging
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -25,6 +26,8 @@ from rmqlab.runtime.config.settings import (
 )
 from rmqlab.runtime.config.validators import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
 from rmqlab.runtime.homedir import home_directory
+
+log = logging.getLogger(__name__)
 
 NEVER_CHANGED = "configBlackList"
 """Beside all paths (rmqlab.runtime.config.validators.FIXED), the key that request 318 may never touch."""
@@ -57,7 +60,7 @@ def _in_home(name: str) -> str:
 class NameserverConfig:
     """One nameserver.
 
-    Seconds and bytes; settings marked `unused` are only reported and have no effect.
+    Seconds and bytes.
     """
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
@@ -81,11 +84,11 @@ class NameserverConfig:
     """Ours, fixed in RocketMQ: a broker that has not registered for longer than this is dropped by the next scan."""
 
     rocketmq_home: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_HOME", ""), metadata=FIXED)
-    product_env_name: str = "center"
-    cluster_test: bool = False
     server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
     """Connections without traffic for so long are closed; 0 or -1 keeps all, as in Netty."""
-    server_worker_threads: int = attrs.field(default=8, validator=_int)  # unused, as all that follow
+    product_env_name: str = "center"  # see INEFFECTIVE, as for all that follow
+    cluster_test: bool = False
+    server_worker_threads: int = attrs.field(default=8, validator=_int)
     server_callback_executor_threads: int = attrs.field(default=0, validator=_int)
     server_selector_threads: int = attrs.field(default=3, validator=_int)
     server_oneway_semaphore_value: int = attrs.field(default=256, validator=_int)
@@ -102,6 +105,11 @@ class NameserverConfig:
     """Unknown keys of a properties file: reported by request 319, as RocketMQ does."""
 
 
+_NAMES = [field.name for field in attrs.fields(NameserverConfig)]
+INEFFECTIVE = _NAMES[_NAMES.index("product_env_name") : _NAMES.index("extra_properties")]
+"""Settings that are kept and shown without effect: of thread pools, Netty, and ClusterTestRequestProcessor."""
+
+
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
     """Read a TOML file, or a properties file written for RocketMQ.
 
@@ -109,9 +117,17 @@ def load_config(path: str | pathlib.Path) -> NameserverConfig:
     """
     settings = read_settings(path, [NameserverConfig])
     config = settings.bind(NameserverConfig)
+    if ineffective := ineffective_settings(config, settings.values):
+        log.warning("%s: no effect here: %s", path, ", ".join(ineffective))
     if pathlib.Path(path).suffix in PROPERTIES_SUFFIXES:
         return attrs.evolve(config, extra_properties=dict(settings.unknown), config_store_path=str(path))
     return config
+
+
+def ineffective_settings(config: NameserverConfig, names: Collection[str]) -> list[str]:
+    """Return the settings with these names that are changed, and have no effect here."""
+    defaults = attrs.fields_dict(NameserverConfig)
+    return [name for name in INEFFECTIVE if name in names and getattr(config, name) != defaults[name].default]
 
 
 def config_text(config: NameserverConfig) -> str:

@@ -6,12 +6,13 @@ Any other code gets code 3 at once, and is counted. 4.9 does not reply, so that 
 later reply as we do (remoting#14).
 """
 
+import logging
 import pathlib
 from collections.abc import Collection, Generator, Hashable, Sequence
 
 import msgspec
 
-from rmqlab.nameserver.config import config_text, is_black_listed, stored_text, updated_config
+from rmqlab.nameserver.config import config_text, ineffective_settings, is_black_listed, stored_text, updated_config
 from rmqlab.nameserver.kvchanges import not_saved
 from rmqlab.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvChange
 from rmqlab.nameserver.limits import RouteTableFullError
@@ -33,10 +34,12 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers import nameserver as headers
-from rmqlab.runtime.config.settings import SettingsError, parse_change
+from rmqlab.runtime.config.settings import SettingsError, parse_change, snake
 from rmqlab.runtime.net.dispatch import Reply, Request, Route, handler_table
 from rmqlab.runtime.net.slices import Work, in_slices
 from rmqlab.store.files.configfile import save_config_file
+
+log = logging.getLogger(__name__)
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later get routes as strict JSON (remoting#16)."""
@@ -302,6 +305,8 @@ def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
     except OSError as exc:
         return not_saved(exc)
     state.config = config
+    if ineffective := ineffective_settings(config, {snake(key) for key in properties}):
+        log.warning("%s set keys without effect here: %s", request.channel.peer, ", ".join(ineffective))
     return Reply()
 
 

@@ -52,6 +52,10 @@ class AccessControl:
     files: dict[pathlib.Path, AclFile] = attrs.field(factory=dict, init=False)
     path_of: dict[str, pathlib.Path] = attrs.field(factory=dict, init=False)
     """By access key. An account removed from a file stays until files are added or removed."""
+    version: DataVersion = attrs.field(
+        default=attrs.Factory(lambda self: DataVersion(timestamp=self.now_millis()), takes_self=True), init=False
+    )
+    """The last version of conf/plain_acl.yml; one of the start while the file is empty."""
     _modified: dict[pathlib.Path, int] = attrs.field(factory=dict, init=False)
     _busy: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     """Held while a thread reads or writes a file."""
@@ -137,6 +141,7 @@ class AccessControl:
                     log.warning("the access key %s of %s is in %s already", key, path, path_of[key])
                 path_of.setdefault(key, path)
         self.files, self.path_of, self._modified = files, path_of, modified
+        self._note_version()
 
     def _use_one(self, path: pathlib.Path, file: AclFile | None) -> None:
         if file is None:
@@ -145,6 +150,11 @@ class AccessControl:
         self.files[path] = file
         for key in file.accounts:
             self.path_of.setdefault(key, path)
+        self._note_version()
+
+    def _note_version(self) -> None:
+        if (plain := self.files.get(plain_acl_file(self.home))) is not None:
+            self.version = plain.version
 
     # -- changing the files ----------------------------------------------------------------------
 
@@ -198,12 +208,6 @@ class AccessControl:
     # -- versions --------------------------------------------------------------------------------
 
     @property
-    def version(self) -> DataVersion:
-        """The version of conf/plain_acl.yml."""
-        file = self.files.get(plain_acl_file(self.home))
-        return file.version if file else DataVersion(timestamp=self.now_millis(), counter=0)
-
-    @property
     def versions(self) -> dict[str, DataVersion]:
         """Return the version of each file that has content."""
         return {str(path): file.version for path, file in self.files.items()}
@@ -219,11 +223,9 @@ def _parsed(path: pathlib.Path, now_millis: int) -> AclFile | None:
 
 
 def _parsed_all(paths: Sequence[pathlib.Path], now_millis: int) -> dict[pathlib.Path, AclFile]:
-    """Return the content of files, empty ones included.
-
-    AclDenied if one is invalid.
-    """
-    return {path: AclFile.of(read_acl_file(path), now_millis) for path in paths}
+    """Return the content of files that are not empty. AclDenied if one is invalid."""
+    documents = ((path, read_acl_file(path)) for path in paths)
+    return {path: AclFile.of(document, now_millis) for path, document in documents if document}
 
 
 def _modified_at(path: pathlib.Path) -> int:

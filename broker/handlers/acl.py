@@ -11,6 +11,7 @@ import msgspec
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.headers.broker_admin import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
@@ -91,6 +92,7 @@ def _change(
 ) -> Reply | None:
     """Make a change in a task, because a file of 1 MB takes seconds.
 
+    A success is in JSON, also to a binary request: AdminBrokerProcessor writes this reply itself, and sets no codec.
     Raises Refusal if too many others wait.
     """
     if broker.acl_changes >= MAX_CHANGES:
@@ -98,7 +100,10 @@ def _change(
 
     async def make() -> None:
         try:
-            request.reply(await change())
+            reply = await change()
+            if reply.code == ResponseCode.SUCCESS:
+                request.command.serialize_type = JSON
+            request.reply(reply)
         except AclDenied as exc:
             request.reply(Reply(failure, remark=str(exc)))
         finally:

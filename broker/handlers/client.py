@@ -36,7 +36,7 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Work:
     member = Member(request.channel, client_id, request.command.language, request.command.version, broker.now())
     try:
         for consumer in data.consumer_data_set:
-            yield from _register_consumer(broker, consumer, member)
+            yield from _register_consumer(broker, consumer.dated(broker.now_millis()), member)
         for producer in data.producer_data_set:
             _register_producer(broker, producer.group_name, member)
     except TooManyClientsError as exc:

@@ -21,6 +21,7 @@ from rmqlab.remoting.bodies.offset import OffsetMovedEvent
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.header import HeaderError, java_long_sum
 from rmqlab.remoting.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
@@ -74,8 +75,10 @@ def _hold(
 ) -> Reply | None:
     """Hold a pull, or refuse it if too many are held.
 
-    RocketMQ refuses likewise when its pull thread pool is full.
+    RocketMQ refuses likewise when its pull thread pool is full. Either reply is in JSON, also to a binary request: it is
+    written outside of RocketMQ's dispatcher, which sets the codec (PullMessageProcessor.executeRequestWhenWakeup).
     """
+    request.command.serialize_type = JSON
     deadline = broker.now() + _hold_millis(broker, header) / 1000
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
     held = HeldPull(request, header, header.queue_offset, deadline, _Waker(broker), message_filter, size)

@@ -14,7 +14,13 @@ from rmqlab.broker.handlers.copies import (
     waits_for_store,
 )
 from rmqlab.broker.handlers.retry import retry_limit
-from rmqlab.broker.handlers.sendchecks import check_complete, check_send, check_store, chosen_queue
+from rmqlab.broker.handlers.sendchecks import (
+    check_complete,
+    check_properties,
+    check_send,
+    check_store,
+    chosen_queue,
+)
 from rmqlab.broker.state import Broker
 from rmqlab.broker.waits.pending_acks import WaitingSend
 from rmqlab.remoting import names
@@ -98,6 +104,7 @@ def _send_single(
     if not _redirect(broker, message, properties):
         properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
+    check_properties(message)
     began = stopwatch.wall()
     result = broker.store.append(message)
     broker.stats.put_times.count(stopwatch.wall() - began)

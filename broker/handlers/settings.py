@@ -49,12 +49,12 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
     return Reply(header=header, body=write_properties_text(lines).encode())
 
 
-def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
+def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply | None:
     """Change settings at once, and in their file.
 
     Unknown keys are ignored unless the file has them. Code 16 for a key that no request may change, in any spelling. If
     one value is invalid, or the file cannot be saved, nothing changes. RocketMQ would run with settings that its file
-    does not have.
+    does not have. The reply to a change of `brokerPermission` is sent when the nameservers have it.
     """
     try:
         requested = parse_change(request.command.body)
@@ -70,13 +70,14 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
     except OSError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change is not saved: {exc.strerror or exc}") from None
     broker.reconfigure(settings)
-    if "brokerPermission" in changes:  # also without a change, as in 4.9.8
-        broker.topics.bump_version()
-        broker.registration.register_soon()
     if ineffective := ineffective_settings({snake(key): value for key, value in changes.items()}):
         log.warning("%s set keys without effect here: %s", request.channel.peer, ", ".join(ineffective))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
-    return Reply()
+    if "brokerPermission" not in changes:
+        return Reply()
+    broker.topics.bump_version()  # also without a change, as in 4.9.8
+    broker.registration.register_soon(then=lambda: request.reply(Reply()))
+    return None
 
 
 ROUTES: list[Route[Broker]] = [

@@ -240,6 +240,16 @@ async def test_a_restricted_broker_registers_its_permission_for_every_topic(tmp_
     assert {topic.perm for topic in table.values()} == {4}
 
 
+async def test_a_broker_with_the_right_to_inherit_registers_topics_as_they_are(tmp_path: pathlib.Path) -> None:
+    """BrokerController: one that may not be read or written replaces them."""
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client, broker_permission=7)
+    await registration._register(is_forced=True)
+    table = registered_body(client.asked[0][2]).topic_config_serialize_wrapper.topic_config_table
+    assert table == registration.topics.topics
+    assert {topic.perm for topic in table.values()} == {6, 7}
+
+
 async def test_the_compressed_form_carries_the_same_topics(tmp_path: pathlib.Path) -> None:
     """remoting#22."""
     client = ScriptedClient()

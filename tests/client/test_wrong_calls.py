@@ -167,7 +167,7 @@ def test_a_setting_out_of_range_is_named() -> None:
             config(**{key: value})
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "a b:1"])
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "a b:1", "http://a:1"])
 def test_an_invalid_address_of_a_nameserver_is_named(address: str) -> None:
     """It was an error of `int` at the first request."""
     with pytest.raises(ValueError, match=f"namesrv_addr = '{address}': expected host:port, several separated by ;"):

@@ -47,6 +47,16 @@ def test_a_properties_file_written_for_rocketmq_is_taken_and_is_where_updates_ar
     assert "ourTeam=others\n" in config_text(updated_config(config, {"ourTeam": "others", "theirs": "1"}))
 
 
+def test_a_warning_names_settings_that_have_no_effect_here(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Classes NamesrvController, NamesrvConfig and NettyServerConfig of 4.9.8."""
+    path = tmp_path / "namesrv.properties"
+    path.write_text("clusterTest=true\nproductEnvName=center\nserverWorkerThreads=16\nlistenPort=26876\n")
+    load_config(path)
+    assert f"{path}: no effect here: cluster_test, server_worker_threads" in caplog.messages
+
+
 def test_stored_settings_are_read_back_as_they_were(tmp_path: pathlib.Path) -> None:
     """remoting#39."""
     path = tmp_path / "namesrv.properties"

@@ -260,6 +260,17 @@ def test_known_settings_are_changed_and_stored_and_unknown_ones_passed_over(benc
     assert path.with_name(path.name + ".bak").exists()
 
 
+def test_a_warning_names_settings_of_a_request_that_have_no_effect_here(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Classes NamesrvController, NamesrvConfig and NettyServerConfig of 4.9.8."""
+    for body in (b"serverWorkerThreads=16\nproductEnvName=center\n", b"orderMessageEnable=true\n"):
+        assert bench.call(RequestCode.UPDATE_NAMESRV_CONFIG, body).code == 0
+    assert [text.split(" ", 1)[1] for text in caplog.messages] == [
+        "set keys without effect here: server_worker_threads"
+    ]
+
+
 class FullDisk(Disk):
     """Writes nothing."""
 

@@ -18,6 +18,8 @@ MAX_TAGS = 10_000
 """Tags of one expression. Each is hashed, in every heartbeat and pull."""
 MAX_TAGS_SIZE = 2**18
 """Characters of a tag expression: each tag is hashed, and other requests wait meanwhile."""
+UNDATED = -(2**63)
+"""The version of a subscription without one, until its receiver dates it (`ConsumerData.dated`)."""
 
 
 class ConsumeType(enum.StrEnum):
@@ -60,7 +62,7 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
     expression_type: str = "TAG"
     filter_class_source: str | None = None
     sub_string: str = "*"
-    sub_version: Long = 0
+    sub_version: Long = UNDATED
     """Milliseconds; the greater is the newer."""
     tags_set: list[str] = []
     topic: str
@@ -110,6 +112,19 @@ class ConsumerData(Body, frozen=True, kw_only=True):
     message_model: MessageModel | None = None
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
+
+    def dated(self, now_millis: int) -> Self:
+        """Return this group, with subscriptions that have no version as of now.
+
+        Source: SubscriptionData, whose version is the time of its construction unless it is set.
+        """
+        if all(one.sub_version != UNDATED for one in self.subscription_data_set):
+            return self
+        subscriptions = [
+            msgspec.structs.replace(one, sub_version=now_millis) if one.sub_version == UNDATED else one
+            for one in self.subscription_data_set
+        ]
+        return msgspec.structs.replace(self, subscription_data_set=subscriptions)
 
 
 _ORDINALS: dict[str, list[str]] = {

@@ -90,13 +90,13 @@ def is_address(text: str) -> bool:
 def is_host(text: str) -> bool:
     """Return True for an IP address or a host name.
 
-    Other text makes `bind` and `connect` raise UnicodeError.
+    Other text makes `bind` and `connect` raise UnicodeError, but for a URL, which is never found.
     """
     try:
         text.encode("idna")
     except UnicodeError:
         return False
-    return bool(text) and not any(character.isspace() for character in text)
+    return bool(text) and not any(character.isspace() or character == "/" for character in text)
 
 
 def line_fault(text: str) -> str | None:

@@ -14,6 +14,7 @@ from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.acl import Credentials, sign
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import JSON, ROCKETMQ
 from rmqlab.runtime.net.dispatch import OVERLOAD
 
 ACL_FILE = """
@@ -92,6 +93,20 @@ def test_tools_change_accounts(guarded: TalkingBroker, code: int, fields: dict[s
     (reply,) = guarded.serve(signed(code, fields))
     assert (reply.code, reply.remark, reply.body) == (ResponseCode.SUCCESS, None, b"")
     assert guarded.events[-1][0] == "acl_changed"
+
+
+@pytest.mark.parametrize(("code", "fields", "failure"), CHANGES)
+def test_only_failed_changes_are_answered_in_the_codec_of_the_request(
+    guarded: TalkingBroker, code: int, fields: dict[str, str], failure: int
+) -> None:
+    """AdminBrokerProcessor writes successes, its dispatcher failures."""
+    wrong = dict.fromkeys(fields, "wrong")
+    replies = []
+    for changes in (fields, wrong):
+        command = signed(code, changes)
+        command.serialize_type = ROCKETMQ
+        replies += guarded.serve(command)
+    assert [(reply.code, reply.serialize_type) for reply in replies] == [(0, JSON), (failure, ROCKETMQ)]
 
 
 def test_a_white_list_lets_a_tool_in_at_once(guarded: TalkingBroker) -> None:

@@ -68,6 +68,16 @@ def test_every_dialect_of_a_heartbeat_says_the_same(talk: TalkingBroker, body: b
     assert list(talk.broker.producers.groups) == ["P"]
 
 
+@pytest.mark.parametrize("version", [{}, {"subVersion": None}])
+def test_a_subscription_without_a_version_is_of_its_heartbeat(talk: TalkingBroker, version: dict[str, None]) -> None:
+    """Class SubscriptionData: the next heartbeat brings a newer one."""
+    for expression in ("A", "B"):
+        talk.clock.advance(1)
+        talk.heartbeat("G", subscriptionDataSet=[{"topic": "T", "subString": expression, **version}])
+        subscription = talk.broker.consumers.groups["G"].subscriptions["T"]
+        assert (subscription.sub_string, subscription.sub_version) == (expression, talk.clock.now_millis())
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]"])
 def test_an_invalid_heartbeat_is_a_system_error(talk: TalkingBroker, body: bytes) -> None:
     assert talk.ask(RequestCode.HEART_BEAT, None, body).code == ResponseCode.SYSTEM_ERROR

@@ -12,6 +12,8 @@ from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, pull_fields
 from rmqlab.broker.waits.held_pulls import WAKES_AT_ONCE
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import JSON, ROCKETMQ
 from rmqlab.runtime.net.dispatch import OVERLOAD
 from tests.broker.handlers.pulls import bodies, outcome, pull, replicate
 
@@ -34,6 +36,18 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBrok
     (reply,) = peer.replies
     assert (bodies(reply), outcome(reply)) == ([b"this"], (ResponseCode.SUCCESS, 7))
     assert len(filled.broker.hold) == 0
+
+
+def test_the_answer_to_a_held_binary_pull_is_json(filled: TalkingBroker) -> None:
+    """Class PullMessageProcessor: executeRequestWhenWakeup sets no codec."""
+    peer = ScriptedPeer("127.0.0.1:50002")
+    for offset in (0, 5):
+        fields = pull_fields("T", offset, sysFlag=6)
+        filled.serve(Command(RequestCode.PULL_MESSAGE, raw_fields=fields, serialize_type=ROCKETMQ), peer=peer)
+    filled.send("T", body=b"this")
+    found, woken = peer.replies
+    assert (found.serialize_type, woken.serialize_type) == (ROCKETMQ, JSON)
+    assert outcome(woken) == (ResponseCode.SUCCESS, 6)
 
 
 def test_a_batch_wakes_a_held_pull_once(filled: TalkingBroker) -> None:

@@ -316,10 +316,18 @@ def test_a_send_is_counted(talk: TalkingBroker) -> None:
     stats = talk.broker.stats
     assert (stats.put_total, stats.put_size_total) == (4, talk.broker.store.max_commit_log_offset)
     assert stats.items.topic_puts["T"].calls == 2
-    talk.send("T", P="x" * 32_768)
+    talk.send("T", P="\xe4" * 20_000)
     assert stats.put_failures == 1
     stats.put_times.turn_minute()
     assert sum(stats.put_times.distribution) == 3
+
+
+def test_a_send_that_never_reaches_the_log_is_no_failed_put(talk: TalkingBroker) -> None:
+    """DefaultMessageStore.asyncPutMessage: checkStoreStatus, checkMessage."""
+    assert talk.send("T", P="x" * 32_768).code == ResponseCode.MESSAGE_ILLEGAL
+    talk.broker.store.putter.refusal = "the disk is full"
+    assert talk.send("T").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert talk.broker.stats.put_failures == 0
 
 
 def test_a_redirected_send_is_counted_under_the_topic_of_its_record(talk: TalkingBroker) -> None:
@@ -338,7 +346,6 @@ def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
     talk.broker.store.putter.refusal = "the disk is full"
     reply = talk.send("T")
     assert (reply.code, reply.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
-    assert talk.broker.stats.put_failures == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"cut", ITEMS])

@@ -194,6 +194,15 @@ def test_a_new_permission_is_registered_with_a_new_version_of_the_topics(talk: T
     assert talk.registration.calls == [(None, False)] * 2
 
 
+def test_a_new_permission_is_confirmed_once_the_nameservers_have_it(talk: TalkingBroker) -> None:
+    """AdminBrokerProcessor.updateBrokerConfig waits for registerBrokerAll."""
+    talk.registration.is_slow = True
+    assert talk.exchange(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4") == []
+    (confirm,) = talk.registration.pending
+    confirm()
+    assert [reply.code for reply in talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
 def test_unknown_settings_of_a_file_are_shown_and_can_be_changed(talk: TalkingBroker, tmp_path: pathlib.Path) -> None:
     """BrokerStartup registers all properties of its file with Configuration."""
     path = tmp_path / "broker.conf"
