@@ -12,7 +12,8 @@ from rmqlab.store.queue.consumequeue import ConsumeQueue
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     """Return the queue offset of the message stored at or nearest to `timestamp`.
 
-    0 if the queue is empty.
+    0 if the queue is empty. If all messages of the file that is searched have expired, the offset before the file.
+    Source: ConsumeQueue.getOffsetInQueueByTime.
     """
     file = _file_by_time(queue, log, timestamp)
     if file is None or not file.wrote:
@@ -37,7 +38,8 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
         else:
             low, before, before_at = middle + 1, middle, stored_at
     if before_at < 0:
-        return max(after, 0)
+        # Without a message left, 4.9.8 subtracts one byte from the start of the file, and rounds.
+        return after if after_at >= 0 else max(first - 1, 0)
     if after_at < 0:
         return before
     return after if abs(timestamp - before_at) > abs(timestamp - after_at) else before
