@@ -55,3 +55,17 @@ def test_without_a_message_left_the_offset_is_that_before_the_file(
         store.put(new_message(b"x" * 1000, topic="others"))
     store.log.files.drop_first()
     assert store.offset_by_time("orders", 0, 10_000) == offset
+
+
+def test_a_file_whose_entries_were_cut_is_not_searched(open_store: Open, clock: ManualClock) -> None:
+    """A start that cuts the log after a power loss may empty the last file."""
+    store = open_store()
+    clock.now, clock.step = 900, 100
+    for _ in range(50):
+        store.put(new_message())
+    log_end = store.max_commit_log_offset
+    store.put(new_message())
+    queue = store.queues.open("orders", 0)
+    queue.trim_to_log(log_end)
+    assert [file.wrote for file in queue.files.files] == [1000, 0]
+    assert store.offset_by_time("orders", 0, 99_999) == 49

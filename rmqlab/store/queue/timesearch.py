@@ -16,7 +16,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     Source: ConsumeQueue.getOffsetInQueueByTime.
     """
     file = _file_by_time(queue, log, timestamp)
-    if file is None or not file.wrote:
+    if file is None:
         return 0
     first = file.first_offset // QUEUE_ENTRY_SIZE
     low, high = max(queue.min_offset, first), file.end_offset // QUEUE_ENTRY_SIZE - 1
@@ -46,12 +46,14 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
 
 
 def _file_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> LogFile | None:
-    """The first file last written at or after the time, else the last.
+    """Return the first file last written at or after the time.
 
+    Otherwise the last one with entries: a start that cuts the log leaves a file without any behind a full one.
     RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the last record is used.
     """
-    for file in queue.files.files:
+    files = [file for file in queue.files.files if file.wrote]
+    for file in files:
         last = queue.entry(file.end_offset // QUEUE_ENTRY_SIZE - 1)
         if last is not None and log.stored_at(last[0]) >= timestamp:
             return file
-    return queue.files.last
+    return files[-1] if files else None
