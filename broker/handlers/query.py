@@ -32,7 +32,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     index grow together. Here the index may lag on a slave that copies a long log, and after a crash; then the query
     waits until the index has reached the queues.
     """
-    if header.max_num < 0:
+    if header.max_num < 0 and not header.is_unique_key:  # 4.9.8 replaces the number of a query by unique key
         raise HeaderError(f"a query for {header.max_num} messages")
     wanted = broker.store.dispatcher.want_index()
     if wanted is None:

@@ -11,7 +11,6 @@ from rmqlab.client.instance import Client
 from rmqlab.client.message import ReceivedMessage, received, received_all
 from rmqlab.client.replies import read_body
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.remoting.header import TRUE, JavaBoolean
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_offset_message_id
 from rmqlab.runtime.config.valuetypes import checked
@@ -40,7 +39,7 @@ async def query_by_key(
 ) -> list[ReceivedMessage]:
     """Return messages of a topic with this key, stored in a range of milliseconds."""
     topic = client.named(topic)
-    found = await _query(client, topic, key, max_num, begin, end, None)
+    found = await _query(client, topic, key, max_num, begin, end)
     return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
 
 
@@ -51,13 +50,13 @@ async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> Re
     The first copy, if a retry has stored it again.
     """
     topic = client.named(topic)
-    found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, TRUE)
+    found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, "true")
     same = [message for message in found if message.properties.get(PROPERTY_UNIQ_KEY) == unique_key]
     return min(same, key=lambda message: message.store_timestamp, default=None)
 
 
 async def _query(
-    client: Client, topic: str, key: str, max_num: int, begin: int, end: int, is_unique_key: JavaBoolean | None
+    client: Client, topic: str, key: str, max_num: int, begin: int, end: int, unique_key_flag: str | None = None
 ) -> list[ReceivedMessage]:
     """Query every broker of the topic: its master, or a slave if there is no master."""
     header = QueryMessageRequestHeader(
@@ -66,7 +65,7 @@ async def _query(
         max_num=max_num,
         begin_timestamp=begin,
         end_timestamp=end,
-        is_unique_key=is_unique_key,
+        unique_key_flag=unique_key_flag,
     )
     found: list[ReceivedMessage] = []
     route = await client.fetch_route(topic)

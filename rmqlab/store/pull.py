@@ -105,7 +105,7 @@ class Puller:
         count = size = examined = physical = 0
         run_start = run_end = file_start = file_end = 0  # the buffer being gathered, and its file's readable part
         resume_at = -1  # after a hole in the log: entries below are skipped
-        removed = False
+        removed = False  # the last entry that gave no message lacks its record
         view = memoryview(b"")
         for physical, record_size, tags_code in ENTRY.iter_unpack(entries):
             if physical < resume_at:
@@ -119,6 +119,7 @@ class Puller:
                     break
             examined += 1
             if matches is not None and not matches(tags_code):
+                removed = False
                 continue
             if physical != run_end or physical + record_size > file_end:
                 if run_end > run_start:
@@ -135,6 +136,7 @@ class Puller:
                 run_start = physical
             resume_at = -1
             if property_filter is not None and not self._passes(view, physical - file_start, property_filter):
+                removed = False
                 if run_start < physical:
                     result.buffers.append(view[run_start - file_start : physical - file_start])
                 run_start = run_end = 0

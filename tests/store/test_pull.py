@@ -162,6 +162,24 @@ def test_messages_whose_log_file_is_gone_are_passed(open_store: Open) -> None:
     assert (got.status, first.queue_offset) == (GetStatus.FOUND, 65)
 
 
+@pytest.mark.parametrize(("offset", "status"), [(0, "MESSAGE_WAS_REMOVING"), (50, "NO_MATCHED_MESSAGE")])
+def test_the_status_of_a_pull_without_messages_is_that_of_the_last_entry(
+    open_store: Open, offset: int, status: str
+) -> None:
+    """Class DefaultMessageStore.
+
+    The file of the first 65 messages is gone, and the filters reject the others.
+    """
+    store = open_store()
+    for number in range(100):
+        store.put(new_message(b"x" * 894, tags="gone" if number < 65 else "left"))
+    gone = store.queue_entries("orders", 0, 0, 1)[0][2]
+    store.log.files.drop_first()
+    assert store.min_commit_log_offset == store.queue_entries("orders", 0, 65, 1)[0][0]
+    assert store.get_message("orders", 0, offset, 32, gone.__eq__).status.name == status
+    assert store.get_message("orders", 0, offset, 32, property_filter=lambda _properties: False).status.name == status
+
+
 def test_an_unreadable_entry_returns_the_offset_of_the_next_queue_file(open_store: Open) -> None:
     """Table 6.3, OFFSET_FOUND_NULL."""
     store = filled(open_store(), 120)

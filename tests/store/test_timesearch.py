@@ -37,3 +37,35 @@ def test_messages_below_the_logs_minimum_are_not_found(open_store: Open, clock: 
     first = store.log.stored_at(store.min_commit_log_offset)
     assert store.offset_by_time("orders", 0, 0) == first - 1
     assert store.offset_by_time("orders", 0, first + 10) == first + 9
+
+
+@pytest.mark.parametrize(("entries_of_file", "offset"), [(1000, 0), (50, 49)])
+def test_without_a_message_left_the_offset_is_that_before_the_file(
+    open_store: Open, clock: ManualClock, entries_of_file: int, offset: int
+) -> None:
+    """The last file is searched, and all its messages have expired.
+
+    Class ConsumeQueue.getOffsetInQueueByTime.
+    """
+    store = open_store(mapped_file_size_consume_queue=20 * entries_of_file)
+    clock.now, clock.step = 0, 1
+    for _ in range(55):
+        store.put(new_message(b"x" * 1000))
+    for _ in range(55):
+        store.put(new_message(b"x" * 1000, topic="others"))
+    store.log.files.drop_first()
+    assert store.offset_by_time("orders", 0, 10_000) == offset
+
+
+def test_a_file_whose_entries_were_cut_is_not_searched(open_store: Open, clock: ManualClock) -> None:
+    """A start that cuts the log after a power loss may empty the last file."""
+    store = open_store()
+    clock.now, clock.step = 900, 100
+    for _ in range(50):
+        store.put(new_message())
+    log_end = store.max_commit_log_offset
+    store.put(new_message())
+    queue = store.queues.open("orders", 0)
+    queue.trim_to_log(log_end)
+    assert [file.wrote for file in queue.files.files] == [1000, 0]
+    assert store.offset_by_time("orders", 0, 99_999) == 49

@@ -5,7 +5,7 @@ Source: broker-requests sections 5, 6.2.
 
 import msgspec
 
-from rmqlab.remoting.header import Header, Int, JavaBoolean, Long
+from rmqlab.remoting.header import Header, Int, Long
 
 
 class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
@@ -16,8 +16,15 @@ class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
     max_num: Int
     begin_timestamp: Long
     end_timestamp: Long
-    is_unique_key: JavaBoolean | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
-    """The key is one that a producer made unique: 32 messages are enough."""
+    unique_key_flag: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
+
+    @property
+    def is_unique_key(self) -> bool:
+        """True if the key is one that a producer made unique.
+
+        32 messages are enough then, whatever `max_num` is. RocketMQ compares the text: `TRUE` does not count.
+        """
+        return self.unique_key_flag == "true"
 
 
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):

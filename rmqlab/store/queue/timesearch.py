@@ -12,10 +12,11 @@ from rmqlab.store.queue.consumequeue import ConsumeQueue
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     """Return the queue offset of the message stored at or nearest to `timestamp`.
 
-    0 if the queue is empty.
+    0 if the queue is empty. If all messages of the file that is searched have expired, the offset before the file.
+    Source: ConsumeQueue.getOffsetInQueueByTime.
     """
     file = _file_by_time(queue, log, timestamp)
-    if file is None or not file.wrote:
+    if file is None:
         return 0
     first = file.first_offset // QUEUE_ENTRY_SIZE
     low, high = max(queue.min_offset, first), file.end_offset // QUEUE_ENTRY_SIZE - 1
@@ -37,19 +38,22 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
         else:
             low, before, before_at = middle + 1, middle, stored_at
     if before_at < 0:
-        return max(after, 0)
+        # Without a message left, 4.9.8 subtracts one byte from the start of the file, and rounds.
+        return after if after_at >= 0 else max(first - 1, 0)
     if after_at < 0:
         return before
     return after if abs(timestamp - before_at) > abs(timestamp - after_at) else before
 
 
 def _file_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> LogFile | None:
-    """The first file last written at or after the time, else the last.
+    """Return the first file last written at or after the time.
 
+    Otherwise the last one with entries: a start that cuts the log leaves a file without any behind a full one.
     RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the last record is used.
     """
-    for file in queue.files.files:
+    files = [file for file in queue.files.files if file.wrote]
+    for file in files:
         last = queue.entry(file.end_offset // QUEUE_ENTRY_SIZE - 1)
         if last is not None and log.stored_at(last[0]) >= timestamp:
             return file
-    return queue.files.last
+    return files[-1] if files else None

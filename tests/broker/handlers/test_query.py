@@ -83,12 +83,22 @@ def test_a_query_is_bound_by_time_and_number(talk: TalkingBroker) -> None:
     assert found(query(talk, "k", beginTimestamp=str(now - 31_000), endTimestamp=str(now - 19_000))) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(("flag", "count"), [("false", 64), ("true", 32)])
+@pytest.mark.parametrize(("flag", "count"), [("false", 64), ("true", 32), ("TRUE", 64)])
 def test_a_query_by_unique_key_gives_at_most_32(talk: TalkingBroker, flag: str, count: int) -> None:
     """Section 5.1; by key 64, independent of the requested number."""
     for _ in range(70):
         talk.send("T", KEYS="k")
     assert len(found(query(talk, "k", max_num=1000, _UNIQUE_KEY_QUERY=flag))) == count
+
+
+@pytest.mark.parametrize(
+    ("flag", "code"),
+    [("true", ResponseCode.SUCCESS), ("TRUE", ResponseCode.SYSTEM_ERROR), ("false", ResponseCode.SYSTEM_ERROR)],
+)
+def test_a_negative_number_counts_only_without_a_unique_key(talk: TalkingBroker, flag: str, code: ResponseCode) -> None:
+    """Class QueryMessageProcessor: only the text `true` replaces the number."""
+    talk.send("T", KEYS="k")
+    assert query(talk, "k", max_num=-1, _UNIQUE_KEY_QUERY=flag).code == code
 
 
 def test_a_message_is_viewed_by_its_offset(talk: TalkingBroker) -> None:
