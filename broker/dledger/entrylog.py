@@ -69,7 +69,7 @@ class EntryLog(CommitLog):
     full_percent: int = attrs.field(kw_only=True, default=90)
     """Used space of the disk above which the member refuses appends."""
     on_append: list[Callable[[], None]] = attrs.field(factory=list, init=False)
-    """Called after each append of this broker's own."""
+    """Called after each append of this broker's own, also after one that failed."""
     buffer: RecordBuffer = attrs.field(factory=lambda: RecordBuffer(bytearray()), init=False)
     _is_warned: bool = attrs.field(default=False, init=False)
     """True once the log has named an entry that is no message."""

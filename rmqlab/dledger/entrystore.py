@@ -255,7 +255,8 @@ class EntryStore:
     def _undone_after_error(self) -> Iterator[None]:
         """Cut what was written since, a blank included, if the block raises.
 
-        Behind a blank, a leader's next entry would begin a file although it fits into the one before.
+        Behind a blank, a leader's next entry would begin a file although it fits into the one before. The system may
+        have written the bytes to disk already, so the zeros must be synced, as those of any cut.
         """
         end, units = self.data.max_offset, self.index.max_offset
         try:
@@ -265,6 +266,8 @@ class EntryStore:
             self.data.trim(end)
             self.index.trim(units)
             self._zero_until(written)
+            if written > end:
+                self.cut.begin(written, [])
             raise
 
     def _write_next(self, entry: Entry) -> None:
