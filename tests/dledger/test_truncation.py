@@ -211,3 +211,21 @@ def test_a_lowered_commit_is_on_disk(tmp_path: Path) -> None:
         store.append(2, bytes(10))
     store.unmap()
     assert EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE).committed_index == 1
+
+
+def test_a_truncation_that_an_internal_error_ends_is_dropped_and_made_again(tmp_path: Path) -> None:
+    """Its request does not stay open, and the log appends nothing meanwhile."""
+    follower = new_follower(tmp_path, 3)
+    follower.handle(push(PushType.TRUNCATE, follower.store.get(0)), "truncate", 0)
+    (calls,) = follower.truncations.take_started()
+    next(calls)
+    calls.close()
+    follower.truncations.fail(ValueError("mmap closed or invalid"))
+    assert (codes(follower), follower.take_dropped()) == ({}, ["truncate"])
+    work = follower.truncations
+    work.work(0)
+    assert work.wake_at == RETRY_MS
+    work.work(RETRY_MS)
+    finish_disk_work(follower)
+    assert not follower.store.cut.is_pending
+    assert not work.error
