@@ -50,7 +50,10 @@ class Arrivals:
 
 @pytest.mark.parametrize("count", [2 * QUEUES, 100 * QUEUES], ids=["a few", "many"])
 def test_records_count_as_dispatched_once_all_queues_have_room(tmp_path: Path, count: int) -> None:
-    """Until then the checkpoint names none of them: a start after a crash would believe it."""
+    """Until then the checkpoint names none of them.
+
+    A start after a crash relies on it.
+    """
     config, clock = small_config(tmp_path / "master", mapped_file_size_commit_log=1 << 20), ManualClock(step=1000)
     master = MessageStore.open(config, now_millis=clock)
     for number in range(count):
