@@ -119,8 +119,14 @@ class EntryLog(CommitLog):
 
     @property
     def max_offset(self) -> int:
-        """The end of the last committed entry, or the start of the entries (dledger#55)."""
-        return max(self.divide, min(self.entries.committed_end, self.files.max_offset))
+        """The end of the last committed entry, or the start of the entries (dledger#55).
+
+        Not behind a cut that the queues have not followed: dispatch would go on within an entry.
+        """
+        end = min(self.entries.committed_end, self.files.max_offset)
+        if (cut_to := self.entries.cut_to) is not None:
+            end = min(end, cut_to)
+        return max(self.divide, end)
 
     def load(self) -> None:
         """Do nothing: `EntryStore.open` has loaded and recovered the files."""

@@ -50,8 +50,8 @@ class EntryStore:
     """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
     _is_commit_unsaved: bool = False
     """True while the checkpoint's file may have a committed index that was lowered."""
-    _cut_to: int | None = None
-    """Least position at which the log was cut since `take_cut`."""
+    cut_to: int | None = None
+    """Least position at which the log was cut; None once the owner's queues have no entry behind it."""
     synced_end: int = 0
     """Position in the data files before which all is on disk. `flush` raises it, or an owner that syncs itself."""
     is_full: bool = False
@@ -192,7 +192,7 @@ class EntryStore:
 
     def _note_cut(self, end: int) -> None:
         self.synced_end = min(self.synced_end, end)
-        self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
+        self.cut_to = end if self.cut_to is None else min(self.cut_to, end)
 
     def completion_of_cut(self) -> DiskCalls[None]:
         """Write a lowered commit, and yield the calls that make a cut durable.
@@ -219,11 +219,6 @@ class EntryStore:
     def _check_durable(self) -> None:
         if self.cut.is_pending:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"the disk of {self.directory} has not synced the log's cut")
-
-    def take_cut(self) -> int | None:
-        """Return where the log was cut since the last call, or None."""
-        cut_to, self._cut_to = self._cut_to, None
-        return cut_to
 
     def _zero_until(self, written: int) -> None:
         """Zero the last file's bytes that were written before a cut."""
