@@ -6,6 +6,7 @@ DLedgerError with the code that DLedger's own store has, and OSError where the d
 
 import contextlib
 import errno
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
@@ -195,12 +196,12 @@ class EntryStore:
         self.cut_to = end if self.cut_to is None else min(self.cut_to, end)
 
     def completion_of_cut(self) -> DiskCalls[None]:
-        """Write a lowered commit, and yield the calls that make a cut durable.
+        """Yield the calls that make a lowered commit and a cut durable.
 
-        OSError: call it again later.
+        OSError: call it again later. Until it has ended, nothing else may call `save_checkpoint`.
         """
         if self._is_commit_unsaved:
-            self.save_checkpoint()
+            yield functools.partial(self.save_checkpoint, is_synced=True)
         yield from self.cut.completion()
 
     def place(self, entry: Entry) -> None:
@@ -368,10 +369,13 @@ class EntryStore:
                 break
         return grown
 
-    def save_checkpoint(self) -> None:
-        """Write end and committed index (dledger#6, #51). OSError."""
+    def save_checkpoint(self, *, is_synced: bool = False) -> None:
+        """Write end and committed index (dledger#6, #51). OSError.
+
+        A lowered index must be synced: after a power loss, entries that follow would count as committed.
+        """
         pairs = {"committedIndex": self.committed_index, "endIndex": self.end_index}
-        keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
+        keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs, is_synced=is_synced)
         self._is_commit_unsaved = False
 
     def _load_checkpoint(self) -> None:
@@ -383,4 +387,4 @@ class EntryStore:
         number = keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1)
         self.commit(number)
         if number > self.committed_index:
-            self.save_checkpoint()
+            self.save_checkpoint(is_synced=True)
