@@ -149,11 +149,14 @@ async def sweep_held_pulls_forever(broker: Broker, timer: AlignedTimer) -> NoRet
 async def save_entries_checkpoint_forever(entries: "EntryStore") -> NoReturn:
     """Write the committed index every 3 s (dledger#51).
 
-    Not in a thread: a truncation writes the file, too, and a lower index must not be replaced by an older one.
+    Not in a thread: a lower index must not be replaced by an older one. Not during a truncation, which writes the file
+    in a thread.
     """
     failures = FailureLog(log)
     while True:
         await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
+        if entries.cut.is_pending:
+            continue
         try:
             entries.save_checkpoint()
         except OSError as exc:

@@ -69,7 +69,7 @@ class EntryLog(CommitLog):
     full_percent: int = attrs.field(kw_only=True, default=90)
     """Used space of the disk above which the member refuses appends."""
     on_append: list[Callable[[], None]] = attrs.field(factory=list, init=False)
-    """Called after each append of this broker's own."""
+    """Called after each append of this broker's own, also after one that failed."""
     buffer: RecordBuffer = attrs.field(factory=lambda: RecordBuffer(bytearray()), init=False)
     _is_warned: bool = attrs.field(default=False, init=False)
     """True once the log has named an entry that is no message."""
@@ -119,8 +119,14 @@ class EntryLog(CommitLog):
 
     @property
     def max_offset(self) -> int:
-        """The end of the last committed entry, or the start of the entries (dledger#55)."""
-        return max(self.divide, min(self.entries.committed_end, self.files.max_offset))
+        """The end of the last committed entry, or the start of the entries (dledger#55).
+
+        Not behind a cut that the queues have not followed: dispatch would go on within an entry.
+        """
+        end = min(self.entries.committed_end, self.files.max_offset)
+        if (cut_to := self.entries.cut_to) is not None:
+            end = min(end, cut_to)
+        return max(self.divide, end)
 
     def load(self) -> None:
         """Do nothing: `EntryStore.open` has loaded and recovered the files."""

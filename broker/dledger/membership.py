@@ -1,5 +1,6 @@
 """A broker's membership in a DLedger group: its node, its roles, its log."""
 
+import logging
 from typing import NoReturn
 
 import attrs
@@ -7,6 +8,7 @@ import attrs
 from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.broker.dledger.roles import RoleChanges, follow_roles
+from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.waits.append_followup import AppendFollowUp
@@ -14,7 +16,10 @@ from rmqlab.runtime.net.reactor import Reactor
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.worker import each_in_thread
 from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.queue.heldentries import FAILURES
 from rmqlab.store.truncate import forget_all, forget_from
+
+logger = logging.getLogger(__name__)
 
 
 @attrs.frozen(eq=False)
@@ -39,17 +44,36 @@ class LogFollower:
     tasks: TaskStarter
     _committed: int = -1
     _written: int = -1
+    _is_incomplete: bool = False
+    """True after an error, which may have left entries behind the cut in some queues."""
+    _failures: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
 
     def follow(self) -> None:
         """React to changes of the log since the last call."""
-        if (cut_to := self.log.entries.take_cut()) is not None:
-            self._drop_from(cut_to)
+        if (cut_to := self.log.entries.cut_to) is not None:
+            self._follow_cut(cut_to)
         if self.log.max_offset != self._committed:
             self._committed = self.log.max_offset
             self.growth.received()
         if self.log.written_end != self._written:
             self._written = self.log.written_end
             self.growth.flush_due.set()
+
+    def _follow_cut(self, cut_to: int) -> None:
+        """Drop what is of the log behind a cut.
+
+        If a file cannot be opened, the next call tries again.
+        """
+        self.store.flusher.cut(cut_to)  # a sync under way is of the log before the cut
+        try:
+            self._drop_from(cut_to)
+        except FAILURES as exc:
+            self._is_incomplete = True
+            self._failures.add("queues", f"cannot cut the queues to the log's end: {exc}; retrying")
+        else:
+            self._is_incomplete = False
+            self._failures.recovered("queues")
+            self.log.entries.cut_to = None
 
     def _drop_from(self, cut_to: int) -> None:
         """Drop queue and index entries of replaced log entries.
@@ -62,10 +86,8 @@ class LogFollower:
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
             discards = [file.discard for file in forget_all(self.store)]
             self.tasks.start_soon(each_in_thread, discards)
-        elif cut_to < self.store.dispatched_offset:
+        elif self._is_incomplete or cut_to < self.store.dispatched_offset:
             forget_from(self.store, cut_to)
-        else:
-            self.store.flusher.cut(cut_to)
 
 
 def join_group(

@@ -184,8 +184,19 @@ class GroupNode:
         self._nap.deadline = min(self._nap.deadline, self._wake_at())
 
     async def _make_calls(self, work: DiskWork, calls: DiskCalls[None]) -> None:
-        """Make slow calls on the member's files in a thread. Log once that they fail."""
-        await calls_in_thread(calls)
+        """Make slow calls on the member's files in a thread. Log once that they fail.
+
+        An error that is no OSError is raised, too: it is an internal error.
+        """
+        try:
+            await calls_in_thread(calls)
+        except Exception as exc:
+            work.fail(exc)
+            self._note_end(work)
+            raise
+        self._note_end(work)
+
+    def _note_end(self, work: DiskWork) -> None:
         if work.error:
             self._failures.add(work.name, f"cannot write {work.name} to disk: {work.error}; retrying")
         else:

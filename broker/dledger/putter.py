@@ -72,9 +72,10 @@ class GroupPutter(Putter):
         except OSError as problem:
             refusal = self.no_room(problem)
         else:
+            return self._appended(encoded, entries, decision)
+        finally:
             for notify in log.on_append:
                 notify()
-            return self._appended(encoded, entries, decision)
         if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
             queue = self.queues.open(message.topic, message.queue_id)
             queue.next_offset = encoded.queue_offset + log.entries.end_index - before

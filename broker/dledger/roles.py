@@ -90,14 +90,19 @@ async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:
 
     False if the member stops leading before.
     """
-    member, entries = log.server.member, log.entries
-    while member.is_leader:
-        if entries.end_index == -1 or (
-            entries.end_index == entries.committed_index and broker.store.dispatch_behind_bytes == 0
-        ):
+    while log.server.member.is_leader:
+        if _has_dispatched_all(broker, log):
             return True
         await trio.sleep(STEP)
     return False
+
+
+def _has_dispatched_all(broker: Broker, log: EntryLog) -> bool:
+    """Return True if the queues have all entries of the log, and no others."""
+    entries = log.entries
+    if entries.cut_to is not None or entries.end_index == -1:
+        return entries.cut_to is None
+    return entries.end_index == entries.committed_index and broker.store.dispatch_behind_bytes == 0
 
 
 def become_slave(broker: Broker, change: RoleChange) -> None:

@@ -34,7 +34,7 @@ class DiskWork:
         return started
 
     def start(self, calls: DiskCalls[None]) -> None:
-        """Let the owner make calls. Their OSError is noted."""
+        """Let the owner make calls. Their OSError is noted; `fail` notes any other error."""
         self.is_busy = True
         self._started.append(self._until_end(calls))
 
@@ -47,6 +47,13 @@ class DiskWork:
             self.error = ""
         finally:
             self.is_busy = False
+
+    def fail(self, error: Exception) -> None:
+        """Note another error that ended the last calls.
+
+        They are made again after a pause, as after an OSError.
+        """
+        self.error = f"{type(error).__name__}: {error}"
 
     @property
     def wake_at(self) -> int | None:

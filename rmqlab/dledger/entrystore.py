@@ -6,6 +6,7 @@ DLedgerError with the code that DLedger's own store has, and OSError where the d
 
 import contextlib
 import errno
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
@@ -50,8 +51,8 @@ class EntryStore:
     """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
     _is_commit_unsaved: bool = False
     """True while the checkpoint's file may have a committed index that was lowered."""
-    _cut_to: int | None = None
-    """Least position at which the log was cut since `take_cut`."""
+    cut_to: int | None = None
+    """Least position at which the log was cut; None once the owner's queues have no entry behind it."""
     synced_end: int = 0
     """Position in the data files before which all is on disk. `flush` raises it, or an owner that syncs itself."""
     is_full: bool = False
@@ -192,15 +193,15 @@ class EntryStore:
 
     def _note_cut(self, end: int) -> None:
         self.synced_end = min(self.synced_end, end)
-        self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
+        self.cut_to = end if self.cut_to is None else min(self.cut_to, end)
 
     def completion_of_cut(self) -> DiskCalls[None]:
-        """Write a lowered commit, and yield the calls that make a cut durable.
+        """Yield the calls that make a lowered commit and a cut durable.
 
-        OSError: call it again later.
+        OSError: call it again later. Until it has ended, nothing else may call `save_checkpoint`.
         """
         if self._is_commit_unsaved:
-            self.save_checkpoint()
+            yield functools.partial(self.save_checkpoint, is_synced=True)
         yield from self.cut.completion()
 
     def place(self, entry: Entry) -> None:
@@ -219,11 +220,6 @@ class EntryStore:
     def _check_durable(self) -> None:
         if self.cut.is_pending:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"the disk of {self.directory} has not synced the log's cut")
-
-    def take_cut(self) -> int | None:
-        """Return where the log was cut since the last call, or None."""
-        cut_to, self._cut_to = self._cut_to, None
-        return cut_to
 
     def _zero_until(self, written: int) -> None:
         """Zero the last file's bytes that were written before a cut."""
@@ -255,7 +251,8 @@ class EntryStore:
     def _undone_after_error(self) -> Iterator[None]:
         """Cut what was written since, a blank included, if the block raises.
 
-        Behind a blank, a leader's next entry would begin a file although it fits into the one before.
+        Behind a blank, a leader's next entry would begin a file although it fits into the one before. The system may
+        have written the bytes to disk already, so the zeros must be synced, as those of any cut.
         """
         end, units = self.data.max_offset, self.index.max_offset
         try:
@@ -265,6 +262,8 @@ class EntryStore:
             self.data.trim(end)
             self.index.trim(units)
             self._zero_until(written)
+            if written > end:
+                self.cut.begin(written, [])
             raise
 
     def _write_next(self, entry: Entry) -> None:
@@ -370,10 +369,13 @@ class EntryStore:
                 break
         return grown
 
-    def save_checkpoint(self) -> None:
-        """Write end and committed index (dledger#6, #51). OSError."""
+    def save_checkpoint(self, *, is_synced: bool = False) -> None:
+        """Write end and committed index (dledger#6, #51). OSError.
+
+        A lowered index must be synced: after a power loss, entries that follow would count as committed.
+        """
         pairs = {"committedIndex": self.committed_index, "endIndex": self.end_index}
-        keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
+        keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs, is_synced=is_synced)
         self._is_commit_unsaved = False
 
     def _load_checkpoint(self) -> None:
@@ -385,4 +387,4 @@ class EntryStore:
         number = keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1)
         self.commit(number)
         if number > self.committed_index:
-            self.save_checkpoint()
+            self.save_checkpoint(is_synced=True)

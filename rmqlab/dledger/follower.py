@@ -252,6 +252,9 @@ class Follower(Generic[Caller]):
         except OSError:
             self._respond(waiting, DLedgerCode.INCONSISTENT_STATE)
             raise
+        except GeneratorExit:  # an internal error: see `DiskWork.fail`
+            self._dropped.append(waiting.caller)
+            raise
         else:
             self._respond(waiting, DLedgerCode.SUCCESS)
         finally:

@@ -183,9 +183,10 @@ class Server(Generic[Appender, Caller]):
 
     def append(self, bodies: Sequence[bytes], appender: Appender, now: int) -> list[Entry]:
         """Append as leader. Raises as `Acks.append`."""
-        entries = self.replication.append(bodies, appender, now, self.prepare)
-        self._settle(now)
-        return entries
+        try:
+            return self.replication.append(bodies, appender, now, self.prepare)
+        finally:  # after an error, too: entries before the failed one are pushed, and its cut is synced
+            self._settle(now)
 
     def note_synced(self, now: int) -> None:
         """Act on a sync of the log; `EntryStore.synced_end` has its end."""

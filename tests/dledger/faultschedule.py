@@ -28,11 +28,13 @@ class Schedule:
 
     group: FaultyGroup
     chance: random.Random
+    expires: bool = False
+    """True: all members lose their oldest data file at each step."""
     number: int = 0
     """Messages so far."""
 
     @classmethod
-    def of(cls, root: Path, seed: int) -> "Schedule":
+    def of(cls, root: Path, seed: int, *, expires: bool) -> "Schedule":
         chance = random.Random(seed)
         group = FaultyGroup(
             root,
@@ -43,7 +45,7 @@ class Schedule:
             preferred=("n1",) if chance.random() < 0.2 else (),
             acks_after_sync=seed % 3 == 2,
         )
-        return cls(group, chance)
+        return cls(group, chance, expires)
 
     def play(self) -> None:
         """Disturb the group at random, then heal it, and check that it works."""
@@ -51,6 +53,8 @@ class Schedule:
         group.run(4000)
         for _ in range(STEPS):
             self._disturb()
+            for node in group.up if self.expires else ():
+                group.expire(node)
             for _ in range(chance.randint(0, 3)):
                 self._append()
                 self._wait(chance.choice([1, 5, 20]))
@@ -156,10 +160,10 @@ class Schedule:
         return leader
 
 
-def play(seed: int) -> Schedule:
+def play(seed: int, *, expires: bool = False) -> Schedule:
     """Play the schedule of a seed. AssertionError where an invariant breaks."""
     with tempfile.TemporaryDirectory(dir=fastest_place()) as name, unmapped_at_end():
-        schedule = Schedule.of(Path(name), seed)
+        schedule = Schedule.of(Path(name), seed, expires=expires)
         schedule.play()
         return schedule
 
@@ -168,11 +172,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--expires", action="store_true", help="delete the oldest files at each step")
     options = parser.parse_args()
     broken = 0
     for seed in range(options.first, options.first + options.count):
         try:
-            play(seed)
+            play(seed, expires=options.expires)
         except Exception as exc:  # noqa: BLE001 - any error of a member is a finding
             broken += 1
             place = traceback.extract_tb(exc.__traceback__)[-1]

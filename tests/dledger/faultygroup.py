@@ -131,7 +131,7 @@ class FaultyGroup:
         except OSError:
             code = DLedgerCode.DISK_ERROR
         else:
-            appended.indexes.extend(entry.index for entry in entries)
+            appended.entries.extend(entries)
         self._settle(node)
         return code
 
@@ -145,6 +145,17 @@ class FaultyGroup:
             transferee_id=transferee,
         )
         self._handle(leader, DLedgerRequestCode.LEADERSHIP_TRANSFER, request.encode(), Caller(None))
+
+    def expire(self, node: Node) -> None:
+        """Delete the oldest data file of a member in a thread, if it has several."""
+        store = node.running.store
+
+        def deletion() -> DiskCalls[None]:
+            with contextlib.suppress(OSError):  # tried again later
+                yield from store.deletion_of_first_file()
+
+        if len(store.data.files) > 1:
+            self._make_calls(node, node.starts, deletion())
 
     def flush(self, node: Node) -> None:
         """Sync a member's files, as its broker does every 10 ms."""
@@ -238,7 +249,7 @@ class FaultyGroup:
         server.take_dropped()
         for appended, outcome in server.take_outcomes():
             if outcome.dledger_code is DLedgerCode.SUCCESS:
-                self.invariants.note_acknowledged([server.store.get(index) for index in appended.indexes])
+                self.invariants.note_acknowledged(appended.entries)
                 self.invariants.observe(self.stores)
         for work in server.disk_work:
             for calls in work.take_started():

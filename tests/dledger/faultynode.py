@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.dledger.entry import HEADER
+from rmqlab.dledger.entry import HEADER, Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, load_ballot, save_ballot
@@ -33,9 +33,12 @@ class Caller:
 
 @attrs.frozen(eq=False)
 class Appended:
-    """An append that waits: its entries are filled in once it was accepted."""
+    """An append that waits: its entries are filled in once it was accepted.
 
-    indexes: list[int] = attrs.field(factory=list)
+    They may have expired when a quorum has them.
+    """
+
+    entries: list[Entry] = attrs.field(factory=list)
 
 
 GroupServer = Server[Appended, Caller]

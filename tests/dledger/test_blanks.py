@@ -12,6 +12,7 @@ import pytest
 from rmqlab.dledger.codes import DLedgerError
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.store.files.diskcalls import run_calls
 from tests.store.failingdisk import FailingDisk
 
 DATA_FILE = 1024
@@ -38,6 +39,7 @@ def test_a_blank_whose_entry_fails_is_taken_back(tmp_path: Path) -> None:
             store.append(1, bytes(LARGE))
         except OSError:
             assert (store.data.max_offset, store.index.max_offset, store.end_index) == (end, 32, 0)
+            run_calls(store.completion_of_cut())
             assert store.append(1, bytes(SMALL)).pos == end
             store.unmap()
             assert EntryStore.open(tmp_path / str(number), DATA_FILE, INDEX_FILE).end_index == 1

@@ -26,6 +26,12 @@ def test_a_schedule_of_faults_breaks_nothing(seed: int) -> None:
     assert play(seed).group.invariants.acknowledged > 0
 
 
+@pytest.mark.parametrize("seed", [2, 5, 6])
+def test_files_may_expire_at_any_time(seed: int) -> None:
+    """Also with entries that no quorum has acknowledged yet."""
+    assert play(seed, expires=True).group.invariants.acknowledged > 0
+
+
 def lead_again(patch: pytest.MonkeyPatch) -> None:
     """A restarted member leads its old term again, as in DLedger."""
     patch.setattr(Member, "may_have_led", False)

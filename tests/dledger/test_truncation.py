@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerError, PushType
 from rmqlab.dledger.diskwork import RETRY_MS
 from rmqlab.dledger.entry import Entry
@@ -211,3 +212,65 @@ def test_a_lowered_commit_is_on_disk(tmp_path: Path) -> None:
         store.append(2, bytes(10))
     store.unmap()
     assert EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE).committed_index == 1
+
+
+def test_a_truncation_that_an_internal_error_ends_is_dropped_and_made_again(tmp_path: Path) -> None:
+    """Its request does not stay open, and the log appends nothing meanwhile."""
+    follower = new_follower(tmp_path, 3)
+    follower.handle(push(PushType.TRUNCATE, follower.store.get(0)), "truncate", 0)
+    (calls,) = follower.truncations.take_started()
+    next(calls)
+    calls.close()
+    follower.truncations.fail(ValueError("mmap closed or invalid"))
+    assert (codes(follower), follower.take_dropped()) == ({}, ["truncate"])
+    work = follower.truncations
+    work.work(0)
+    assert work.wake_at == RETRY_MS
+    work.work(RETRY_MS)
+    finish_disk_work(follower)
+    assert not follower.store.cut.is_pending
+    assert not work.error
+
+
+def durable_checkpoint(root: Path, disk: VolatileDisk, committed: int) -> None:
+    """Let a power loss bring this committed index back."""
+    keyvalues.save(disk, root / "checkpoint", {"committedIndex": committed, "endIndex": committed}, is_synced=True)
+
+
+def committed_after_power_loss(store: EntryStore, disk: VolatileDisk) -> int:
+    """Append two entries of another leader, sync them, and lose power.
+
+    Return the committed index.
+    """
+    for _ in range(2):
+        store.append(2, bytes(10))
+    store.flush()
+    store.unmap()
+    disk.lose_power(store.directory)
+    return EntryStore.open(store.directory, DATA_FILE, INDEX_FILE, disk).committed_index
+
+
+def test_a_lowered_commit_outlives_a_power_loss(tmp_path: Path) -> None:
+    disk = VolatileDisk(random.Random(1), keeps_unsynced=False)
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE, disk)
+    for _ in range(5):
+        store.append(1, bytes(10))
+    store.commit(4)
+    durable_checkpoint(tmp_path, disk, 4)
+    store.cut_at(store.get(1))
+    store.lower_commit(1)
+    run_calls(store.completion_of_cut())
+    assert committed_after_power_loss(store, disk) == 1
+
+
+def test_a_commit_that_a_start_lowers_outlives_a_power_loss(tmp_path: Path) -> None:
+    """The first loss takes entries that were committed, but not synced."""
+    disk = VolatileDisk(random.Random(1), keeps_unsynced=False)
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE, disk)
+    for _ in range(2):
+        store.append(1, bytes(10))
+    store.flush()
+    store.unmap()
+    durable_checkpoint(tmp_path, disk, 4)
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE, disk)
+    assert committed_after_power_loss(store, disk) == 1

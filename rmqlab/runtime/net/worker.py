@@ -5,6 +5,7 @@ afterwards, on the simulated clock. A process that is killed during that time ha
 calls that follow one another must be given one by one: `each_in_thread`.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar, TypeVarTuple
@@ -105,20 +106,21 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
 async def calls_in_thread(calls: Generator[Callable[[], object], None, R]) -> R:
     """Make the calls that a generator yields in a worker thread; return its result.
 
-    An OSError of a call is thrown into the generator, which runs in the calling task.
+    An OSError of a call is thrown into the generator, which runs in the calling task. Any other error closes it.
     """
-    try:
-        call = next(calls)
-        while True:
-            try:
-                await in_thread(call)
-            except OSError as exc:
-                call = calls.throw(exc)
-            else:
-                call = next(calls)
-    except StopIteration as end:
-        result: R = end.value
-        return result
+    with contextlib.closing(calls):  # not when its traceback is freed
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    await in_thread(call)
+                except OSError as exc:
+                    call = calls.throw(exc)
+                else:
+                    call = next(calls)
+        except StopIteration as end:
+            result: R = end.value
+            return result
 
 
 def _call_each(fns: Sequence[Callable[[], object]]) -> None:

@@ -12,6 +12,7 @@ import logging
 import mmap
 import os
 import sys
+import threading
 from pathlib import Path
 
 import attrs
@@ -91,6 +92,8 @@ class LogFile:
     _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
     _synced: "_Descriptor | None" = attrs.field(default=None, init=False)  # while `sync_again` is used
     _warmed: int = attrs.field(default=0, init=False)  # position that `warm` has reached
+    _has_name: bool = attrs.field(default=True, init=False)  # False: another file may have it
+    _naming: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # of `_has_name`, held by `unlink`
 
     @classmethod
     def open(
@@ -267,17 +270,31 @@ class LogFile:
         The next call opens one again.
         """
         self._synced = None
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1  # two threads may close the file
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def unlink(self) -> None:
-        """Delete the file, which stays mapped. OSError."""
-        self.disk.unlink(self.path)
+        """Delete the file, which stays mapped. OSError.
+
+        Only once: an expiry in a thread may come late, when the sequence began anew with a file of this name.
+        """
+        with self._naming:
+            if self._has_name:
+                self.disk.unlink(self.path)
+                self._has_name = False
+
+    def forget_name(self) -> None:
+        """Let another file have the name: `unlink` has no effect from now on.
+
+        Waits for one that is under way.
+        """
+        with self._naming:
+            self._has_name = False
 
     def delete(self) -> None:
         """Delete and unmap. OSError leaves the file as it was, and mapped."""
-        self.disk.unlink(self.path)
+        self.unlink()
         self.close()
 
     def discard(self) -> None:
@@ -286,8 +303,9 @@ class LogFile:
         If the disk refuses, its first bytes are zeroed: a start treats that as the log's end, and deletes the file.
         """
         try:
-            self.disk.unlink(self.path)
+            self.unlink()
         except OSError as exc:
+            self.forget_name()
             logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
             with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
                 if self._has_head():  # else its first page may be a hole, which a full disk has no block for

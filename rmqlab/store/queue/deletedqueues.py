@@ -51,8 +51,9 @@ class DeletedQueues:
         self.disk.rename(topic_directory, self.directory / str(self._last + 1))
         self._last += 1
         for queue in queues:
-            self._open.extend(queue.files.files)
-            queue.files.files = []
+            self._open.extend(files := queue.files.detach_all())
+            for file in files:
+                file.forget_name()
 
     def close_some(self) -> bool:
         """Unmap some files. True if others are left."""

@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from rmqlab.broker.loops import ENTRIES_CHECKPOINT_PERIOD, save_entries_checkpoint_forever
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.store.files.disk import Disk
+from rmqlab.store.files.diskcalls import run_calls
 
 DATA_FILE = 1024
 INDEX_FILE = 16 * 32
@@ -69,4 +70,22 @@ def test_a_committed_index_behind_the_end_is_lowered_on_disk(tmp_path: Path) -> 
     store.unmap()
     store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE)
     assert (store.end_index, store.committed_index) == (3, 1)
+    store.unmap()
+
+
+async def test_a_checkpoint_is_not_written_during_a_truncation(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """A thread writes the same file then."""
+    assert autojump_clock.rate == 0
+    store = EntryStore.open(tmp_path, DATA_FILE, INDEX_FILE)
+    for _ in range(2):
+        store.append(1, b"body")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(save_entries_checkpoint_forever, store)
+        store.cut_at(store.get(0))
+        await trio.sleep(1.5 * ENTRIES_CHECKPOINT_PERIOD)
+        assert not (tmp_path / "checkpoint").exists()
+        run_calls(store.completion_of_cut())
+        await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
+        assert (tmp_path / "checkpoint").read_text() == "committedIndex=-1\nendIndex=0\n"
+        nursery.cancel_scope.cancel()
     store.unmap()

@@ -15,6 +15,7 @@ from rmqlab.store.results import PutStatus
 from rmqlab.store.testing import ManualClock, small_config
 from tests.broker.dledger.test_store import ALONE, Member
 from tests.store.forgetfuldisk import ForgetfulDisk, Forgets, forgets_all, forgets_even, forgets_odd
+from tests.store.test_dispatch_without_room import FULL, FullForOneQueue
 
 COUNT = 600
 """Messages of two queues: each has six files."""
@@ -94,3 +95,30 @@ def test_a_put_is_decided_after_the_sync_of_its_entry(tmp_path: Path) -> None:
     member.work()
     assert result.decision.status is PutStatus.PUT_OK
     member.store.close()
+
+
+def test_entries_count_as_dispatched_once_all_queues_have_room(tmp_path: Path) -> None:
+    """Also after a kill before that: the checkpoint names none of those behind."""
+    disk = FullForOneQueue()
+    member = opened(tmp_path, disk)
+    member.lead()
+    first = member.put(b"first")
+    with pytest.raises(OSError, match="No space left"):
+        member.put(b"refused by its queue", queue_id=FULL)
+    with pytest.raises(OSError, match="No space left"):
+        member.put(b"behind it")
+    store = member.store
+    assert store.dispatched_offset == first.end_offset
+    assert store.dispatcher.last_stored_at == first.store_timestamp
+    job = store.flush_queues_job()
+    assert job is not None
+    job.run()
+    store.flushed(job)
+    assert store.checkpoint.physic_msg_timestamp <= first.store_timestamp
+    member.kill()
+    disk.is_full = False
+    again = opened(tmp_path, disk)
+    again.lead()
+    assert [again.store.max_queue_offset("orders", queue) for queue in (0, FULL)] == [2, 1]
+    assert again.store.dispatched_offset == again.log.max_offset
+    again.store.close()

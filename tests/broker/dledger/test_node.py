@@ -10,7 +10,7 @@ import trio
 
 from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.dledger.bodies import EntryBody, HeartBeatRequest, Message, PushEntryRequest
-from rmqlab.dledger.diskwork import DiskWork
+from rmqlab.dledger.diskwork import RETRY_MS, DiskWork
 from rmqlab.dledger.server import Call
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.net.dispatch import Request
@@ -156,4 +156,34 @@ def test_slow_calls_are_made_in_a_thread(caplog: pytest.LogCaptureFixture) -> No
     assert threading.current_thread() not in threads
     assert [record.message for record in caplog.records] == [
         "cannot write the cut of its log to disk: Input/output error; retrying"
+    ]
+
+
+def test_an_internal_error_of_slow_calls_pauses_them(caplog: pytest.LogCaptureFixture) -> None:
+    """As an error of the disk. They were made again at each input."""
+
+    def call() -> None:
+        raise ValueError("mmap closed or invalid")
+
+    def calls() -> DiskCalls[None]:
+        yield call
+
+    async def play() -> None:
+        node = Member().node()
+        resumed: list[int] = []
+        cast("Any", node.server).resume = resumed.append
+        work = DiskWork("its term and vote", lambda: True, calls)
+        for now in (0, RETRY_MS):
+            work.work(now)
+            (started,) = work.take_started()
+            with pytest.raises(ValueError, match="mmap closed"):
+                await node._make_calls(work, started)
+            assert not work.is_busy
+            work.work(now)
+            assert (work.take_started(), work.wake_at) == ([], now + RETRY_MS)
+        assert resumed == [0, 0]
+
+    trio.run(play)
+    assert [record.message for record in caplog.records] == [
+        "cannot write its term and vote to disk: ValueError: mmap closed or invalid; retrying"
     ]

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.broker.dledger.roles import RoleChanges, become_master, become_slave, follow_roles
 from rmqlab.broker.scripted import RecordingRegistration
@@ -66,7 +67,7 @@ def test_a_candidate_that_is_slave_already_changes_nothing() -> None:
 class FakeLog:
     """The empty log of a leader."""
 
-    entries = SimpleNamespace(end_index=-1)
+    entries = SimpleNamespace(end_index=-1, cut_to=None)
     server = SimpleNamespace(member=SimpleNamespace(is_leader=True))
 
 
@@ -89,6 +90,19 @@ async def test_a_leader_whose_change_fails_becomes_master_at_the_next_try() -> N
     await follow(broker, changes)
     made = ["count queues", "SYNC_MASTER 0", "member_role_changed", "forget master"]
     assert broker.done == ["member_elected", "count queues", "count queues", *made]
+
+
+async def test_a_leader_waits_for_queues_that_have_entries_behind_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would count queue offsets from these."""
+    broker, changes = FakeBroker("SLAVE"), RoleChanges()
+    changes.add([RoleChange(3, Role.LEADER)])
+    monkeypatch.setattr(FakeLog.entries, "cut_to", 1000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, broker, changes)
+        await wait_all_tasks_blocked()
+        assert broker.done == ["member_elected"]
+        monkeypatch.undo()
+    assert "SYNC_MASTER 0" in broker.done
 
 
 async def test_a_newer_change_replaces_one_that_failed() -> None:
