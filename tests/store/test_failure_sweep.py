@@ -139,7 +139,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         r"|mmap\.mmap\((?!-1)|(?<!disk)\.(open|read_bytes|write_bytes|write_text|unlink|mkdir|rmdir|touch|hardlink_to"
         r"|iterdir|exists|is_dir|is_file|stat|glob)\("
     )
-    ours = re.compile(r"(LogFile|IndexFile|FileImage|FlushedMarks|MessageStore|queues|self|cls)\.open\(")
+    ours = re.compile(r"(LogFile|IndexFile|FileImage|FlushedMarks|MessageStore|queues|self|cls)\.open\(|self\.unlink\(")
     readers = {"disk.py", "logheads.py", "loglayout.py", "mappedimage.py", "readableend.py"}
     root = Path(rmqlab.store.__file__).parent
     paths = [path for path in root.rglob("*.py") if path.parent.name != "offline" and path.name not in readers]
