@@ -134,6 +134,20 @@ def test_a_shorter_log_cuts_the_queue_for_good(queue: ConsumeQueue, tmp_path: Pa
     again.files.close()
 
 
+def test_a_file_whose_entries_are_all_cut_is_deleted(queue: ConsumeQueue, tmp_path: Path) -> None:
+    """The full file before it is the last one then, and never expires.
+
+    Class ConsumeQueue.truncateDirtyLogicFiles.
+    """
+    fill(queue, 60)
+    queue.trim_to_log(5000)
+    assert [file.name for file in tmp_path.iterdir()] == ["0" * 20]
+    assert run_calls(queue.deletion_of_expired(99_999)) == 0
+    assert queue.entry(49) == (4900, 100, 49)
+    fill(queue, 10)
+    assert [(file.first_offset, file.wrote) for file in queue.files.files] == [(0, 1000), (1000, 200)]
+
+
 def test_only_files_wholly_below_the_logs_minimum_are_dropped(queue: ConsumeQueue) -> None:
     """Section 3.7."""
     fill(queue, 120)

@@ -130,6 +130,11 @@ class FileQueue:
         for file in self.detach_behind(end):
             file.discard()
 
+    def drop_empty_last(self) -> None:
+        """Delete the last file if it is empty and others are left. Never raises OSError."""
+        if len(self.files) > 1 and not self.files[-1].wrote:
+            self.files.pop().discard()
+
     def detach_behind(self, end: int) -> list[LogFile]:
         """Truncate at `end`, and return the later files, newest first.
 

@@ -292,6 +292,7 @@ class ConsumeQueue:
         self._first_physical = -1
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
+        self.files.drop_empty_last()  # the last file is never deleted with its expired entries
         last = self.files.files[-1]
         stale = wrote[last.first_offset] - last.wrote
         if stale:

@@ -48,7 +48,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
 def _file_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> LogFile | None:
     """Return the first file last written at or after the time.
 
-    Otherwise the last one with entries: a start that cuts the log leaves a file without any behind a full one.
+    Otherwise the last one with entries: a process that dies while it creates a file leaves one without any.
     RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the last record is used.
     """
     files = [file for file in queue.files.files if file.wrote]
