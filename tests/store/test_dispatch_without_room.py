@@ -48,6 +48,12 @@ class Arrivals:
         self.seen += [(queue_id, queue_offset + number) for number in range(len(tags_codes))]
 
 
+def _flush_queues(store: MessageStore) -> None:
+    if (job := store.flush_queues_job()) is not None:
+        job.run()
+        store.flushed(job)
+
+
 @pytest.mark.parametrize("count", [2 * QUEUES, 100 * QUEUES], ids=["a few", "many"])
 def test_records_count_as_dispatched_once_all_queues_have_room(tmp_path: Path, count: int) -> None:
     """Until then the checkpoint names none of them.
@@ -66,10 +72,7 @@ def test_records_count_as_dispatched_once_all_queues_have_room(tmp_path: Path, c
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
             slave.dispatch()
-        job = slave.flush_queues_job()
-        if job is not None:
-            job.run()
-            slave.flushed(job)
+        _flush_queues(slave)
         assert (slave.dispatched_offset, slave.dispatcher.last_stored_at, arrivals.seen) == (0, 0, [])
         assert slave.checkpoint.physic_msg_timestamp == slave.checkpoint.logics_msg_timestamp == 0
     disk.is_full = False
@@ -92,10 +95,7 @@ def test_a_kill_before_a_queue_has_room_loses_no_entry(tmp_path: Path) -> None:
     slave.append_raw(0, master.read_log(0, 1 << 20))
     with pytest.raises(OSError, match="No space left"):
         slave.dispatch()
-    job = slave.flush_queues_job()
-    if job is not None:
-        job.run()
-        slave.flushed(job)
+    _flush_queues(slave)
     kill(slave)
     slave = MessageStore.open(small_config(root), now_millis=ManualClock(), is_slave=True)
     assert [slave.max_queue_offset("orders", queue) for queue in range(QUEUES)] == [2] * QUEUES
