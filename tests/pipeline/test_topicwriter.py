@@ -7,12 +7,13 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from rmqlab.pipeline.topics.topicoptions import TopicOptions
-from rmqlab.pipeline.topics.topicwriter import SendFailedError, _letter
+from rmqlab.pipeline.topics.topicsends import SendFailedError
+from rmqlab.pipeline.topics.topicwriter import _letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmqlab.pipeline.topics.topicwriter import OutgoingMessage
+    from rmqlab.pipeline.topics.topicsends import OutgoingMessage
     from tests.pipeline.conftest import Lab
 from tests.pipeline.test_topicsource import read, texts
 
