@@ -15,6 +15,7 @@ import trio
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.errors import IndeterminateError, NoRouteError
 from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.limited import for_each
 from rmqlab.client.message import Message, SendStatus
 from rmqlab.client.producer import Producer
 from rmqlab.pipeline.errors import UserError
@@ -30,6 +31,8 @@ from rmqlab.runtime.text.counted import counted
 
 _RETRY_SECONDS: Final = 0.5
 _FREE_LANES: Final = 4
+_LONE_LANES: Final = 32
+"""Lanes of messages that share no requests: each waits for a round trip."""
 _BATCH_BYTES: Final = 2**20
 
 
@@ -85,9 +88,7 @@ class Sends:
         Raises SendFailedError.
         """
         try:
-            async with trio.open_nursery() as nursery:
-                for lane in _lanes(self._identified(letters)):
-                    nursery.start_soon(self._send_keyed if lane[0].is_keyed else self._send_lane, lane)
+            await for_each(_lanes(self._identified(letters)), self._send_lane)
         except BaseExceptionGroup as group:
             raise first_failure(group) from None
         return self._outcomes
@@ -99,6 +100,9 @@ class Sends:
         for letter in letters:
             properties = {**letter.message.properties, PROPERTY_UNIQ_KEY: ids.next()}
             yield attrs.evolve(letter, message=attrs.evolve(letter.message, properties=properties))
+
+    async def _send_lane(self, lane: Sequence[OutgoingMessage]) -> None:
+        await (self._send_keyed(lane) if lane[0].is_keyed else self._send_in_order(lane))
 
     async def _send_keyed(self, letters: Sequence[OutgoingMessage]) -> None:
         """Send messages with keys to one topic.
@@ -114,11 +118,9 @@ class Sends:
         lanes: dict[MessageQueue, list[OutgoingMessage]] = collections.defaultdict(list)
         for letter in letters:
             lanes[letter.keyed_queue(queues)].append(letter)
-        async with trio.open_nursery() as nursery:
-            for lane in lanes.values():
-                nursery.start_soon(self._send_lane, lane)
+        await for_each(lanes.values(), self._send_in_order)
 
-    async def _send_lane(self, lane: Sequence[OutgoingMessage]) -> None:
+    async def _send_in_order(self, lane: Sequence[OutgoingMessage]) -> None:
         for load in _loads(lane, self._options.batch_size):
             await self._send(load)
 
@@ -199,7 +201,8 @@ def _lanes(letters: Iterator[OutgoingMessage]) -> list[list[OutgoingMessage]]:
     for number, letter in enumerate(letters):
         topic = letter.message.topic
         if letter.is_free:
-            lanes[topic, number % _FREE_LANES].append(letter)
+            lane = number % (_LONE_LANES if letter.goes_alone else _FREE_LANES)
+            lanes[topic, letter.goes_alone, lane].append(letter)
         elif letter.is_keyed:
             lanes[topic, "keyed"].append(letter)
         else:
