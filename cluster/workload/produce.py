@@ -118,6 +118,7 @@ def producer_config(config: ProduceConfig) -> ProducerConfig:
         send_timeout=config.send_timeout,
         retries=config.retries,
         send_latency_fault_enable=config.send_latency_fault_enable,
+        max_concurrent_sends=config.senders,
     )
 
 

@@ -115,6 +115,9 @@ class ProducerConfig:
     max_message_size: int = attrs.field(default=4 * 2**20, validator=above(0))
     max_sends_under_way: int = attrs.field(default=10_000, validator=above(0))
     """Limit of the messages that `send_soon` keeps in memory."""
+    max_concurrent_sends: int = attrs.field(default=256, validator=above(0))
+    """Sends beyond this number wait, and their time-outs begin afterwards. Of thousands at once, as with
+    `asyncio.gather`, most would time out before this process has written them."""
     enable_trace: bool = False
     """Write a trace of each send to the trace topic; see rmqlab.client.tracing."""
     trace_topic: str = TRACE_TOPIC

@@ -1,11 +1,13 @@
-"""Calls for many things, a limited number of them at a time."""
+"""Many calls, a limited number of them at a time."""
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple
 
 import trio
 
+R = TypeVar("R")
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 MAX_AT_ONCE: Final = 50
 
@@ -25,3 +27,21 @@ async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]],
     async with trio.open_nursery() as nursery:
         for _ in range(min(at_once, len(items))):
             nursery.start_soon(call_next)
+
+
+class Limit:
+    """Runs a limited number of calls at a time; the others wait for their turn, in order."""
+
+    def __init__(self, most: int) -> None:
+        self._free = trio.Semaphore(most)
+
+    async def call(self, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
+        """Await `fn(*args)` in its turn."""
+        try:
+            self._free.acquire_nowait()  # without a turn of the event loop
+        except trio.WouldBlock:
+            await self._free.acquire()
+        try:
+            return await fn(*args)
+        finally:
+            self._free.release()

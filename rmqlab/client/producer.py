@@ -25,6 +25,7 @@ from rmqlab.client.errors import (
     failure_of,
 )
 from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.limited import Limit
 from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
 from rmqlab.client.queuechoice import QueueChoice
@@ -68,6 +69,7 @@ class Producer:
         self.sends_under_way = 0
         """Those of `send_soon`."""
         self._on_attempt = on_attempt
+        self._limit = Limit(self.config.max_concurrent_sends)
         self._topics = client.add_producer(self.group)
         self._ids = UniqueIdGenerator(client.ip, process_id(), wall_millis, client.rng.getrandbits(32))
         self._announced: set[str] = set()
@@ -92,14 +94,13 @@ class Producer:
     ) -> SendResult:
         """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
 
-        `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
-
-        `timeout` bounds all attempts together. The fetch of a route that is not known yet counts, but is not cut short
-        (Java: method sendDefaultImpl): it has `connect_timeout` and `api_timeout` of the client.
-        `message_id` is from `new_id`, for callers that need it before the send ends.
+        `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only. `timeout`
+        bounds all attempts together, from when fewer than `max_concurrent_sends` are under way. The fetch of a route
+        that is not known yet counts, but is not cut short (Java: method sendDefaultImpl): it has `connect_timeout` and
+        `api_timeout` of the client. `message_id` is from `new_id`, for callers that need it before the send ends.
         """
         limit = send_limit(timeout, to, self.config.send_timeout)
-        return await self._deliver(self._prepared(message, message_id), limit, to)
+        return await self._limit.call(self._deliver, self._prepared(message, message_id), limit, to)
 
     def new_id(self) -> str:
         """Make a unique id for one message."""
@@ -120,7 +121,7 @@ class Producer:
         check_value("messages", messages, Sequence)
         ids = [self._ids.next() for _ in messages]
         named = [self._named(message) for message in messages]
-        return await self._deliver(prepare_batch(named, ids, self.config), limit, to)
+        return await self._limit.call(self._deliver, prepare_batch(named, ids, self.config), limit, to)
 
     def send_soon(
         self,
@@ -220,7 +221,7 @@ class Producer:
     ) -> None:
         outcome: Outcome
         try:
-            outcome = await self._deliver(outgoing, limit, to)
+            outcome = await self._limit.call(self._deliver, outgoing, limit, to)
         except SendError as exc:
             outcome = exc
         except Exception as exc:  # such as one of on_attempt: it must not end the client

@@ -357,3 +357,36 @@ async def test_background_sends_call_back_with_result_or_error(world: "World", c
     await world.until(lambda: len(outcomes) == 2)
     assert {type(outcome) for outcome in outcomes} == {RefusedError, SendResult}
     assert producer.sends_under_way == 0
+
+
+async def test_the_time_of_a_send_begins_when_few_others_are_under_way(world: "World", client: Client) -> None:
+    """Of thousands of sends at once, the last ones have the same time as the first ones."""
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND] += [lambda _: None, lambda _: None]  # no responses
+    producer = Producer(client, "pg", ProducerConfig(max_concurrent_sends=2, retries=0, send_timeout=3.0))
+    outcomes: list[object] = []
+
+    async def send() -> None:
+        try:
+            outcomes.append((await producer.send(HELLO)).status)
+        except IndeterminateError as exc:
+            outcomes.append(type(exc))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(6):
+            nursery.start_soon(send)
+        await world.until(lambda: len(broker.asked(SEND)) == 2)
+        await trio.sleep(1)
+        assert len(broker.asked(SEND)) == 2
+    assert outcomes == [IndeterminateError] * 2 + [SendStatus.SEND_OK] * 4
+
+
+async def test_a_cancelled_send_lets_the_next_begin(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND].append(lambda _: None)
+    producer = Producer(client, "pg", ProducerConfig(max_concurrent_sends=1))
+    with trio.move_on_after(1):
+        await producer.send(HELLO)
+    assert (await producer.send(HELLO)).status is SendStatus.SEND_OK
