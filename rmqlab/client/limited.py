@@ -30,7 +30,7 @@ async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]],
 
 
 class Limit:
-    """Runs a limited number of calls at a time; the others wait for their turn, in order."""
+    """Runs a limited number of calls at a time; others wait for their turn."""
 
     def __init__(self, most: int) -> None:
         self._free = trio.Semaphore(most)

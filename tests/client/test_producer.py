@@ -360,7 +360,7 @@ async def test_background_sends_call_back_with_result_or_error(world: "World", c
 
 
 async def test_the_time_of_a_send_begins_when_few_others_are_under_way(world: "World", client: Client) -> None:
-    """Of thousands of sends at once, the last ones have the same time as the first ones."""
+    """Of thousands of sends at once, the last ones have as much time."""
     (broker,) = world.add("a")
     world.route("orders")
     broker.script[SEND] += [lambda _: None, lambda _: None]  # no responses
