@@ -21,11 +21,19 @@ public final class Admin {
             PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
             System.setOut(capture);
             System.setErr(capture);
+            Commands.renew();
             MQAdminStartup.main(line.split("\t"));
             answers.write(printed.toByteArray());
             answers.print("\n\u0004\n");
             answers.flush();
         }
         System.exit(Options.DONE);
+    }
+
+    /** sendMessage, consumeMessage and others keep a client that works once. */
+    private static final class Commands extends MQAdminStartup {
+        static void renew() {
+            subCommandList.clear();
+        }
     }
 }
