@@ -14,10 +14,10 @@ _SMALLEST_TABLE = 16
 
 
 def in_java_order(names: Collection[str]) -> list[str]:
-    """Return names, given in the order of their insertion, as a java.util.HashMap iterates over them.
+    """Return names in the order in which a java.util.HashMap has them.
 
-    Buckets follow one another, and names in one bucket keep their order. A map that had more names before keeps a
-    larger table in Java; here the table fits the names.
+    They are given in the order of their insertion. Buckets follow one another, and names in one bucket keep their
+    order. A map that had more names before keeps a larger table in Java; here the table fits the names.
     """
     if len(names) < 2:
         return list(names)
@@ -29,6 +29,6 @@ def in_java_order(names: Collection[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=8192)
 def _spread(name: str) -> int:
-    """Return the hash that java.util.HashMap uses: the upper half is mixed into the lower one."""
+    """Return the hash of java.util.HashMap, whose upper half counts, too."""
     hashed = java_hash(name) & 0xFFFFFFFF
     return hashed ^ hashed >> 16

@@ -1,4 +1,7 @@
-"""The order of broker names in routes: expected lists were printed by java.util.HashMap."""
+"""The order of broker names in routes.
+
+Expected lists were printed by java.util.HashMap.
+"""
 
 import string
 
