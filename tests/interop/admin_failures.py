@@ -165,7 +165,10 @@ topicRoute -t FailTopic
 
 
 def labels() -> list[str]:
-    """Return the names of all commands: the words, and how often the same words came before."""
+    """Return the names of all commands.
+
+    They are the words, marked where the same words came before.
+    """
     return [name for part in (ALL_ALIVE, MASTER_DEAD) for name in _named(part)]
 
 

@@ -1,4 +1,6 @@
-"""Output of failing mqadmin commands, and of a group without its master, for our cluster and a real one.
+"""mqadmin 4.9.8 prints the same of our cluster as of a real one where it fails.
+
+So it does of a group without its master.
 
 broker-requests section 6.1. What is left out: commands without a required option, which end mqadmin, and the black list
 of settings, which 4.9.7 does not have.
