@@ -1,5 +1,6 @@
 """mqadmin commands that fail, find nothing, or find a dead master, each run once."""
 
+import json
 from collections.abc import Mapping
 
 from tests.interop import rawrequest
@@ -200,6 +201,10 @@ def failures(java: Java, cluster: Cluster) -> Mapping[str, str]:
 
         for name, line in _named(ALL_ALIVE).items():
             run(name, line)
+        wait_until(
+            lambda: _fail_topic(cluster.slave.address) == _fail_topic(cluster.master.address),
+            "the slave has copied the topic",
+        )
         cluster.kill_master()
         wait_until(
             lambda: rawrequest.route_of(cluster.namesrv, "FailTopic")[cluster.broker_name].keys() == {1},
@@ -208,3 +213,9 @@ def failures(java: Java, cluster: Cluster) -> Mapping[str, str]:
         for name, line in _named(MASTER_DEAD).items():
             run(name, line)
     return shown
+
+
+def _fail_topic(broker: str) -> object:
+    """Return a broker's configuration of FailTopic."""
+    topics = json.loads(rawrequest.ask(broker, rawrequest.GET_ALL_TOPIC_CONFIG, {}).body)
+    return topics["topicConfigTable"].get("FailTopic")
