@@ -6,6 +6,7 @@ Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager
 from collections.abc import Callable
 
 from rmqlab.nameserver.entries import BrokerName
+from rmqlab.nameserver.javaorder import in_java_order
 from rmqlab.nameserver.route import RouteTable
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
@@ -24,7 +25,8 @@ def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
     queues = table.queues.get(topic)
     if not queues:
         return None
-    brokers = [broker for name in queues if (broker := table.brokers.get(name)) is not None]
+    names = in_java_order(queues)
+    brokers = [broker for name in names if (broker := table.brokers.get(name)) is not None]
     if not brokers:
         return None
     filter_servers: dict[str, list[str]] = {}
@@ -34,7 +36,7 @@ def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
     return TopicRouteData(
         broker_datas=list(map(_broker_data, brokers)),
         filter_server_table=filter_servers,
-        queue_datas=list(queues.values()),
+        queue_datas=[queues[name] for name in names],
     )
 
 
@@ -87,4 +89,5 @@ def unit_sub_un_unit_topics(table: RouteTable) -> list[str]:
 
 def _topics_where(table: RouteTable, fits: Callable[[int], bool]) -> list[str]:
     """Return topics by the flag at their first broker name only, as in 4.9."""
-    return [topic for topic, by_name in table.queues.items() if fits(next(iter(by_name.values())).topic_sys_flag)]
+    firsts = ((topic, by_name[in_java_order(by_name)[0]]) for topic, by_name in table.queues.items())
+    return [topic for topic, data in firsts if fits(data.topic_sys_flag)]

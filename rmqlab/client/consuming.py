@@ -191,27 +191,43 @@ async def consume(on_messages: OnMessages, messages: list[ReceivedMessage]) -> N
 class SendBack:
     """Sends failed messages back to a broker.
 
-    It sends request 36 to the master, else the message to the retry topic.
+    It sends request 36 to the master, or the message to the retry topic.
     """
 
     def __init__(self, group: Group) -> None:
         self._group = group
+        limit = group.config.max_reconsume_times
+        self._max_times = DEFAULT_MAX_RECONSUME_TIMES if limit is None else limit
 
     async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Return True if a broker accepted it."""
+        """Send request 36; if it fails, send to the retry topic.
+
+        Return True if a broker accepted the message.
+        """
         group = self._group
-        limit = group.config.max_reconsume_times
-        max_times = DEFAULT_MAX_RECONSUME_TIMES if limit is None else limit
         try:
-            await calls.send_back(group.client, group.name, message, delay_level, max_times)
+            await calls.send_back(group.client, group.name, message, delay_level, self._max_times)
         except FAILURES as exc:
             log.info("%s not sent back, the retry topic is tried: %s", message.message_id, exc)
         else:
             return True
+        return await self._send(message, message.reconsume_times + 1)
+
+    async def after_last_try(self, message: ReceivedMessage) -> bool:
+        """Send a message of an orderly consumer to the retry topic.
+
+        Return True if a broker accepted it; it makes the message a dead letter. Java sends no request 36 here (class
+        ConsumeMessageOrderlyService, method sendMessageBack): the dead letter has the number of failures, and is
+        delayed like a retry.
+        """
+        return await self._send(message, message.reconsume_times)
+
+    async def _send(self, message: ReceivedMessage, reconsume_times: int) -> bool:
+        group = self._group
+        topic = group.client.named(message.topic)
+        copy = retry_message(message, group.name, reconsume_times, self._max_times, topic=topic)
         try:
-            await inner_producer(group.client).send(
-                retry_message(message, group.name, max_times, topic=group.client.named(message.topic))
-            )
+            await inner_producer(group.client).send(copy)
         except FAILURES as exc:
             log.warning("%s not sent back: %s", message.message_id, exc)
             group.on_event("send_back_failed", queue=message.queue, message_id=message.message_id, error=str(exc))
@@ -219,7 +235,9 @@ class SendBack:
         return True
 
 
-def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int, *, topic: str) -> Message:
+def retry_message(
+    message: ReceivedMessage, group: str, reconsume_times: int, max_reconsume_times: int, *, topic: str
+) -> Message:
     """Make the copy that any broker with a master can deliver again.
 
     The topic is the wire's name of the message's.
@@ -228,7 +246,7 @@ def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int
         **message.properties,
         PROPERTY_RETRY_TOPIC: topic,
         PROPERTY_ORIGIN_MESSAGE_ID: message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id,
-        PROPERTY_RECONSUME_TIME: str(message.reconsume_times + 1),
+        PROPERTY_RECONSUME_TIME: str(reconsume_times),
         PROPERTY_MAX_RECONSUME_TIMES: str(max_reconsume_times),
     }
     for name in (PROPERTY_TRAN_MSG, PROPERTY_DELAY):

@@ -19,6 +19,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumerData, ConsumeType
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from rmqlab.remoting.codes import VERSION, version_name
 from rmqlab.runtime.clock import wall_millis
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Member:
         return ConsumerRunningInfo(
             mq_table={queue: self._queue_info(assignment) for queue, assignment in self._held.items()},
             properties={
+                "PROP_CLIENT_VERSION": version_name(VERSION),
                 "PROP_CONSUME_TYPE": self.consume_type,
                 "PROP_CONSUMEORDERLY": "true" if self.config.orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),

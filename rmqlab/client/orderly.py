@@ -76,15 +76,14 @@ class OrderlyConsumption:
         assignment.idle = trio.Event()
         try:
             failed, _ = await call(self._group, self._on_messages, messages)
-            await self._settle(assignment, messages, failed)
+            return await self._settle(assignment, messages, failed)
         finally:
             assignment.idle.set()
-        return bool(failed)
 
     async def _settle(
         self, assignment: Assignment, messages: list[ReceivedMessage], failed: list[ReceivedMessage]
-    ) -> None:
-        """Commit what is consumed.
+    ) -> bool:
+        """Commit what is consumed. Return True if messages were put back.
 
         Failed messages are put back, or sent back after their last try.
         """
@@ -92,7 +91,7 @@ class OrderlyConsumption:
         held.last_consume_at = trio.current_time()
         repeated = await self._first_to_repeat(failed)
         if held.is_dropped:  # its offset may have been reset meanwhile
-            return
+            return False
         if repeated is None:
             offset = held.commit()
         else:
@@ -100,6 +99,7 @@ class OrderlyConsumption:
             held.put_back()
         self._group.offsets.update(held.queue, offset, increase_only=True)
         assignment.notify_room()
+        return repeated is not None
 
     async def _first_to_repeat(self, failed: list[ReceivedMessage]) -> ReceivedMessage | None:
         """Count the failure of each message, and return the first to deliver again.
@@ -110,7 +110,7 @@ class OrderlyConsumption:
         first = None
         for message in failed:
             is_last_try = limit is not None and message.reconsume_times >= limit
-            if first is None and is_last_try and await self._hand_back(message, -1):
+            if first is None and is_last_try and await self._hand_back.after_last_try(message):
                 continue
             message.stored.reconsume_times += 1
             first = first or message

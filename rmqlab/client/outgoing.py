@@ -120,8 +120,10 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
     properties = message.wire_properties(unique_id)
     times = max_times = None
     if message.topic.startswith(RETRY_PREFIX):  # a consumer sends a message back through it
-        times = properties.pop(PROPERTY_RECONSUME_TIME, None)
-        max_times = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
+        times = properties.get(PROPERTY_RECONSUME_TIME)
+        max_times = properties.get(PROPERTY_MAX_RECONSUME_TIMES)
+        if times is not None and PROPERTY_WAIT not in message.properties:
+            del properties[PROPERTY_WAIT]  # Java's copy has the properties of the message, as brokers store them
     return Outgoing(
         topic=message.topic,
         message_id=unique_id,

@@ -187,5 +187,7 @@ class PushConsumer(Member):
         except Exception as exc:  # noqa: BLE001 - it is reported to the requesting tool
             result, remark = CMResult.CR_THROW_EXCEPTION, repr(exc)
         spent = int((trio.current_time() - began_at) * 1000)
-        outcome = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)
+        outcome = ConsumeMessageDirectlyResult(
+            consume_result=result, order=self.config.orderly, remark=remark, spent_time_mills=spent
+        )
         request.reply(Reply(body=outcome.encode()))

@@ -28,10 +28,10 @@ GROUP = {"consumerGroup": "cg", "clientId": "c"}
 class Consumer:
     """A running consumer that records its messages, and its broker."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, orderly: bool = False) -> None:
         self.got: list[ReceivedMessage] = []
         self.error: Exception | None = None
-        config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, orderly=orderly)
         self.consumer = PushConsumer(client, "cg", {"orders": "*"}, self._take, config=config)
 
     async def _take(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -99,6 +99,7 @@ async def test_a_consumer_shows_its_inside(broker: "FakeBroker", consumer: Consu
     answer = await ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"jstackEnable": "false"})
     info = ConsumerRunningInfo.decode(answer.body)
     assert info.mq_table[QUEUE].cached_msg_count == 0
+    assert info.properties["PROP_CLIENT_VERSION"] == "V4_9_8"
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     assert int(info.properties["PROP_CONSUMER_START_TIMESTAMP"]) == consumer.consumer.started_at
     assert {data.topic for data in info.subscription_set} == {"orders", "%RETRY%cg"}
@@ -118,8 +119,20 @@ async def test_one_message_is_consumed_out_of_turn(
     """Code 309."""
     consumer.error = error
     answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, broker.queues["orders", 0][1])
-    assert ConsumeMessageDirectlyResult.decode(answer.body).consume_result == expected
+    result = ConsumeMessageDirectlyResult.decode(answer.body)
+    assert (result.consume_result, result.order) == (expected, False)
     assert consumer.got[-1].body == b"1"
+
+
+async def test_an_orderly_consumer_says_that_it_is_one(
+    world: "World", broker: "FakeBroker", client: Client, nursery: trio.Nursery
+) -> None:
+    """Class ConsumeMessageOrderlyService, method consumeMessageDirectly."""
+    consumer = Consumer(client, orderly=True)
+    await nursery.start(consumer.consumer.run)
+    await world.until(lambda: len(consumer.got) == 3)
+    answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, broker.queues["orders", 0][1])
+    assert ConsumeMessageDirectlyResult.decode(answer.body).order
 
 
 async def test_an_unparseable_message_is_reported_as_an_exception(broker: "FakeBroker", consumer: Consumer) -> None:

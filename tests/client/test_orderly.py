@@ -12,7 +12,7 @@ from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.bodies.heartbeat import MessageModel
-from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.net.dispatch import Reply
 from tests.client.orderlyconsumer import Application, start
 
@@ -153,15 +153,37 @@ async def test_the_last_of_two_offset_resets_during_a_call_counts(
 async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
+    """Class ConsumeMessageOrderlyService, method sendMessageBack.
+
+    The broker makes it a dead letter, because the retry topic gets it with as many failures as are allowed.
+    """
     (broker,) = world.add("a")
     world.route("orders", 1)
+    world.route("%RETRY%cg", 1, perm=2)  # a real broker would make it a dead letter
     broker.put("orders", 0, b"0", b"1")
     application = Application(failures={b"0": 99})
     await start(nursery, client, application, max_reconsume_times=2)
+    await world.until(lambda: application.got[-1:] == [b"1"], within=2.5)  # two pauses, none after the last failure
+    assert application.got == [b"0", b"0", b"0", b"1"]
+    assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    (back,) = broker.asked(RequestCode.SEND_MESSAGE_V2)
+    assert back.body == b"0"
+    assert (back.ext_fields["b"], back.ext_fields["j"], back.ext_fields["l"]) == ("%RETRY%cg", "2", "2")
+    assert "DELAY\x015" in back.ext_fields["i"].split("\x02")
+
+
+async def test_a_dead_letter_that_no_broker_accepts_is_delivered_again(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    world.route("%RETRY%cg", 1, perm=2)  # a real broker would make it a dead letter
+    broker.handlers[RequestCode.SEND_MESSAGE_V2] = lambda _: Reply(ResponseCode.NO_PERMISSION)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(failures={b"0": 2})
+    await start(nursery, client, application, max_reconsume_times=0)
     await world.until(lambda: application.got[-1:] == [b"1"])
     assert application.got == [b"0", b"0", b"0", b"1"]
-    (back,) = broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
-    assert back.ext_fields["delayLevel"] == "-1"
 
 
 async def test_all_messages_of_a_failed_batch_count_the_failure(
@@ -170,6 +192,7 @@ async def test_all_messages_of_a_failed_batch_count_the_failure(
     """Class ConsumeMessageOrderlyService, method checkReconsumeTimes."""
     (broker,) = world.add("a")
     world.route("orders", 1)
+    world.route("%RETRY%cg", 1, perm=2)  # a real broker would make it a dead letter
     broker.put("orders", 0, b"0", b"1")
     deliveries: list[list[tuple[bytes, int]]] = []
 
@@ -183,7 +206,7 @@ async def test_all_messages_of_a_failed_batch_count_the_failure(
     await nursery.start(consumer.run)
     await world.until(lambda: broker.offsets.get(("cg", "orders", 0)) == 2)
     assert deliveries == [[(b"0", 0), (b"1", 0)], [(b"0", 1), (b"1", 1)]]
-    assert len(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2
+    assert len(broker.asked(RequestCode.SEND_MESSAGE_V2)) == 2
 
 
 async def test_a_queue_locked_by_another_consumer_is_not_consumed(

@@ -93,10 +93,11 @@ async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
     stored = dict(pair.split("\x01") for pair in command.ext_fields["i"].split("\x02"))
     assert stored == {
         "DELAY": "5",
+        "MAX_RECONSUME_TIMES": "16",
         "ORIGIN_MESSAGE_ID": "U",
+        "RECONSUME_TIME": "3",
         "RETRY_TOPIC": "orders",
         "UNIQ_KEY": "U",
-        "WAIT": "true",
     }
 
 

@@ -19,7 +19,6 @@ def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
 
     Maps labels to the printed texts.
     """
-    # A process of its own: sendMessage works once in each.
     with Mqadmin(java) as mqadmin:
         shown = _look(java, lambda command, *args: mqadmin.run(cluster.namesrv, command, *args), cluster)
     return {label: anonymous(text, cluster) for label, text in shown.items()}

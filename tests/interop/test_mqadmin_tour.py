@@ -1,8 +1,7 @@
 """Output of mqadmin 4.9.8's other commands for our cluster and a real one.
 
 Figures may differ. broker-requests section 6.1. What is left out: commands that never end (clusterRT, startMonitoring),
-those of a trace topic (queryMsgTraceById: it is off), consumeMessage a second time (it works once in each process), and
-access control while it is on (test_acl_and_sql92.py).
+those of a trace topic (queryMsgTraceById: it is off), and access control while it is on (test_acl_and_sql92.py).
 """
 
 import re

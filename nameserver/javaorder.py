@@ -1,0 +1,34 @@
+"""The order in which Java iterates over a hash map of broker names.
+
+mqadmin asks the first broker of a route (`queryCq` without `-b`, `updateTopicPerm -c`), or one after the other until one
+refuses (`resetOffsetByTime`): its output depends on this order.
+"""
+
+import functools
+from collections.abc import Collection
+
+from rmqlab.remoting.message import java_hash
+
+_SMALLEST_TABLE = 16
+"""Buckets of a java.util.HashMap without a given capacity."""
+
+
+def in_java_order(names: Collection[str]) -> list[str]:
+    """Return names in the order in which a java.util.HashMap has them.
+
+    They are given in the order of their insertion. Buckets follow one another, and names in one bucket keep their
+    order. A map that had more names before keeps a larger table in Java; here the table fits the names.
+    """
+    if len(names) < 2:
+        return list(names)
+    buckets = _SMALLEST_TABLE
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(names, key=lambda name: _spread(name) & (buckets - 1))
+
+
+@functools.lru_cache(maxsize=8192)
+def _spread(name: str) -> int:
+    """Return the hash of java.util.HashMap, whose upper half counts, too."""
+    hashed = java_hash(name) & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
