@@ -4,6 +4,7 @@ The fork server reports starts, pauses and ends; each process reports over its c
 ready, and its events. All waits are for such facts, with timeouts in real seconds at any rate of the cluster's clock.
 """
 
+import functools
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -89,9 +90,9 @@ class Processes:
     async def attend_forks(self, forks: Forks) -> None:
         """Handle the fork server's reports.
 
-        Returns only when it has ended, and all processes with it.
+        Returns only when it has ended, and all processes with it. A report that fails does not affect later ones.
         """
-        await forks.attend(self._changed)
+        await forks.attend(functools.partial(self.errors.call, "report of the fork server", self._changed))
         for name, process in self.states.items():
             if process.is_alive:
                 self.states[name] = process.ended(-signal.SIGKILL)

@@ -14,7 +14,7 @@ from rmqlab.cluster.scenario.actions import VERBS
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
-from rmqlab.cluster.supervisor.fork.forkserver import Exited, Spawned
+from rmqlab.cluster.supervisor.fork.forkserver import Exited, Report, Spawned
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
@@ -219,6 +219,22 @@ async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor
     supervisor.processes._changed(0, Exited(7, 0))
     with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
         await supervisor.wait_ready("broker-a")
+
+
+async def test_a_report_that_fails_does_not_affect_later_ones(supervisor: Supervisor, produce: str) -> None:
+    """The second one is about a process that was forgotten."""
+    reports = [(0, Spawned(0, 7)), (1, Spawned(1, 8)), (0, Exited(7, 0))]
+
+    async def attend(changed: Callable[[int, Report], object]) -> None:
+        await trio.lowlevel.checkpoint()
+        for request_id, report in reports:
+            changed(request_id, report)
+
+    supervisor.processes.expect("broker-a-s", 1)
+    del supervisor.processes.states["broker-a-s"]
+    await supervisor.processes.attend_forks(cast("Any", SimpleNamespace(attend=attend)))
+    assert not supervisor.process_state(produce).is_alive
+    assert supervisor.processes.errors.counts == {"report of the fork server": 1}
 
 
 async def test_a_foreign_process_with_the_name_of_an_ended_one_is_rejected(
