@@ -55,7 +55,7 @@ class Processes:
     _requests: dict[int, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
+        self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive, self.errors)
 
     def state_of(self, name: str) -> ProcessState:
         """Return the state of a node's process."""

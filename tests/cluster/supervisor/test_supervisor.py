@@ -223,7 +223,7 @@ async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor
 
 async def test_a_report_that_fails_does_not_affect_later_ones(supervisor: Supervisor, produce: str) -> None:
     """The second one is about a process that was forgotten."""
-    reports = [(0, Spawned(0, 7)), (1, Spawned(1, 8)), (0, Exited(7, 0))]
+    reports: list[tuple[int, Report]] = [(0, Spawned(0, 7)), (1, Spawned(1, 8)), (0, Exited(7, 0))]
 
     async def attend(changed: Callable[[int, Report], object]) -> None:
         await trio.lowlevel.checkpoint()
