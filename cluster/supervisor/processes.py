@@ -279,7 +279,7 @@ class Processes:
         while not await self.wait_state(name, holds, seconds):
             if self._progress.get(name) == reported:
                 return False
-            reported = self._progress[name]
+            reported = self._progress.get(name)  # none, if another command has started or stopped it meanwhile
         return True
 
     def _is_attentive(self, name: str) -> bool:

@@ -110,6 +110,23 @@ async def test_a_broker_whose_recovery_stalls_fails_the_wait(supervisor: Supervi
     assert trio.current_time() == 60
 
 
+async def test_a_broker_that_is_started_again_while_it_recovers_is_waited_for_once_more(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Another command does so: its progress begins anew. That was a KeyError."""
+    del autojump_clock
+
+    async def start_again() -> None:
+        await trio.sleep(40)
+        supervisor.processes.expect("broker-a", 1)
+
+    supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
+    nursery.start_soon(start_again)
+    with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
+        await supervisor.wait_ready("broker-a", 30)
+    assert trio.current_time() == 90
+
+
 async def test_of_many_nodes_only_some_start_at_once(
     supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
