@@ -30,7 +30,7 @@ from rmqlab.runtime.node.controlmessages import Event, Ready, Stopping
 from rmqlab.runtime.node.mapcodec import ControlError
 from rmqlab.store.offline.powerloss import Lost
 
-LAST_WORDS_SECONDS = 5.0
+FINAL_MESSAGES_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
 ASKED_AT_ONCE = 100
 """A limit, because the last of a thousand nodes that wake at once could miss the timeout."""
@@ -48,7 +48,7 @@ class Processes:
     states: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
     faults: FaultController = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
-    _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
+    _initial_rules: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _progress: dict[str, object] = attrs.field(factory=dict, init=False)
     """The last reported progress of nodes that start or stop."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
@@ -70,7 +70,7 @@ class Processes:
         self._requests[request_id] = name
         self.states[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
-        self._born_with[name] = rules = self.faults.rules_for(name)
+        self._initial_rules[name] = rules = self.faults.rules_for(name)
         return rules
 
     def expect_end(self, name: str) -> bool:
@@ -109,10 +109,10 @@ class Processes:
 
         def admit(link: NodeLink) -> bool:
             process = self.state_of(link.hello.name)
-            is_unborn = process.is_alive and process.pid is None  # the fork server's report has not arrived yet
-            if not is_unborn and process.pid != link.hello.pid:
+            is_unreported = process.is_alive and process.pid is None  # the fork server's report has not arrived yet
+            if not is_unreported and process.pid != link.hello.pid:
                 return False  # a process that connected and then ended is admitted: its events still count
-            link.rules = self._born_with[link.hello.name]
+            link.rules = self._initial_rules[link.hello.name]
             self.links[link.hello.name] = link
             admitted.append(link)
             nursery.start_soon(self.faults.keep_rules, link)
@@ -235,7 +235,7 @@ class Processes:
 
         The fork server's report of an end can arrive before the last messages on the control channel.
         """
-        with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+        with trio.move_on_after(real_seconds(FINAL_MESSAGES_SECONDS)):
             while any(self.links.get(name) for name in names if not self.state_of(name).is_alive):
                 await self.events.wait_changed()
 

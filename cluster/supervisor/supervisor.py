@@ -206,7 +206,7 @@ class Supervisor:
             name, lambda process: process.ready is not None or not process.is_alive, seconds
         ):
             raise NodeFailedError(
-                f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._last_words(name)}"
+                f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._log_tail(name)}"
             )
         if self.process_state(name).is_alive:
             return
@@ -214,7 +214,7 @@ class Supervisor:
         process = self.process_state(name)
         is_workload = self.node(name).kind is NodeKind.WORKLOAD
         if not is_workload or (process.ready is None and process.exit_status != 0):
-            raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._last_words(name)}")
+            raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._log_tail(name)}")
 
     async def kill(self, *names: str) -> None:
         """Kill nodes with SIGKILL, and wait until they have ended."""
@@ -371,6 +371,6 @@ class Supervisor:
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.process_state(name).state}"
                 )
 
-    def _last_words(self, name: str) -> str:
+    def _log_tail(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
         return "".join(f"\n  {name}| {line}" for line in lines)

@@ -257,8 +257,8 @@ class Server(Generic[S]):
 
         Return False if there are none. Peers that send a byte now and then are never idle.
         """
-        mute = (channel for channel in self.channels if not channel.has_spoken)
-        evicted = list(itertools.islice(mute, _EVICTED_AT_ONCE))
+        unused = (channel for channel in self.channels if not channel.has_spoken)
+        evicted = list(itertools.islice(unused, _EVICTED_AT_ONCE))
         reason = f"no request, and {self._max_connections} connections are the maximum"
         for channel in evicted:
             self._reactor.evictions.note("closed for a newer one", channel.peer, reason, trio.current_time())
