@@ -208,7 +208,7 @@ class NoMemory:
 async def test_a_channel_that_has_no_memory_is_closed(
     peer: Peer, client: RemotingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stayed ready, and failed again in each pass of the event loop, which served nobody else."""
+    """It stayed ready, and failed in each pass of the event loop."""
     await client.request(peer.address, request(ECHO), 3)
     (channel,) = peer.server.channels
     monkeypatch.setattr(channel, "_receive_size", NoMemory())

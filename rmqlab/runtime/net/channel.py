@@ -353,7 +353,10 @@ class Channel:
             self._follow_up()
 
     def _send(self) -> None:
-        """Send as much as the system accepts; copy the rest, whose views end with this pass."""
+        """Send as much as the system accepts, and copy the rest.
+
+        Views are valid until the end of the pass only.
+        """
         try:
             while self._out.buffers:
                 self._meter.sent += self._out.send(self._sock)
