@@ -73,6 +73,12 @@ class Processes:
         self._initial_rules[name] = rules = self.faults.rules_for(name)
         return rules
 
+    def expect_no_more(self, name: str, request_id: int, before: ProcessState) -> None:
+        """Undo `expect` for a start that could not be ordered."""
+        del self._requests[request_id]
+        self.states[name] = before
+        self.events.pulse()
+
     def expect_end(self, name: str) -> bool:
         """Record that a node is asked to stop. Return False if it stops already."""
         before = self.states[name]

@@ -60,7 +60,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
         assert number is signal.SIGTERM
         nursery.start_soon(close)
 
-    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled, check_runs=lambda: None))
     await supervisor.stop("broker-a")
     assert supervisor.process_state("broker-a").state == "stopped"
 
@@ -91,7 +91,7 @@ async def test_messages_of_an_ended_process_are_read_before_its_end_is_reported(
         await its.send_all(CONTROL.encode(Event(0, "ha_disconnected", {})))
         await its.aclose()
 
-    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled, check_runs=lambda: None))
     supervisor.processes.states.clear()  # it does not run yet
     await supervisor.spawn("broker-a")
     nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
