@@ -8,7 +8,9 @@ import attrs
 
 @attrs.define(eq=False)
 class NameLocks:
-    """A lock for each broker name, in order of arrival; 4.9 has one lock for all names.
+    """A lock for each broker name, in order of arrival.
+
+    4.9 has one lock for all names.
 
     The first slice of a request runs when it arrives, and the next ones once all earlier requests are served (see
     Slices). So a request has to wait for its lock from its first unit on: behind one that arrived later, it would wait

@@ -48,7 +48,7 @@ async def test_a_command_names_the_process_and_the_remedy_and_changes_nothing(tm
 
 
 async def test_nodes_start_and_stop_once_the_fork_server_continues(tmp_path: pathlib.Path) -> None:
-    """They were starting or stopping for ever, and neither start nor kill had an effect."""
+    """Neither start nor kill had an effect."""
     async with open_cluster(ClusterSpec(name="x"), directory=tmp_path / "lab", modules=FAKES) as cluster:
         await cluster.kill("broker-a-s")
         pid = stop_fork_server(cluster)
