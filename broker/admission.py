@@ -34,6 +34,6 @@ def _denied(broker: Broker, access: AccessControl, channel: Any, command: Comman
     try:
         access.check(command, channel.peer)
     except AclDenied as exc:
-        is_told = broker.config.acl_denied_is_no_permission
-        return Reply(ResponseCode.NO_PERMISSION if is_told else ResponseCode.SYSTEM_ERROR, remark=exc.remark)
+        is_no_permission = broker.config.acl_denied_is_no_permission
+        return Reply(ResponseCode.NO_PERMISSION if is_no_permission else ResponseCode.SYSTEM_ERROR, remark=exc.remark)
     return None

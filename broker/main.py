@@ -57,7 +57,7 @@ _VIP_SHARE = 1 / 8
 _GROUP_SHARE, _GROUP_LEAST = 1 / 64, 64
 """The share of the port of a DLedger group, but so many connections at least: members connect again after each timeout,
 and the other end of a lost connection is idle for 120 s before it is closed."""
-GOODBYE_TIMEOUT = 9.0
+UNREGISTER_SECONDS = 9.0
 """Seconds for unregistering at a stop: three nameservers at 3 s each."""
 
 
@@ -110,8 +110,8 @@ async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink, g
     broker.ha_slave.close()
     link.errors.call("save at stop", broker.save_tables)
     await _close_store(broker.store, link)
-    with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
-        goodbye.shield = True
+    with trio.move_on_after(UNREGISTER_SECONDS) as unregistering:
+        unregistering.shield = True
         await broker.registration.unregister()
     broker.client.close()
 

@@ -1,7 +1,8 @@
 """The snapshot of a broker for the supervisor.
 
 The supervisor asks up to 20 times a second while it waits for a condition, so the cost is limited: of tables that
-clients can grow, the snapshot has the oldest entries and the number of all.
+clients can grow, the snapshot has the oldest entries and the number of all. They come last, because a snapshot that is
+too large for its message loses its last members.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ V = TypeVar("V")
 
 MOST_ENTRIES = 500
 """Entries of one table in a snapshot."""
+MOST_OFFSETS = 20_000
+"""Committed offsets in a snapshot, but for those of the last topic and group."""
 
 
 def snapshot(broker: Broker) -> dict[str, object]:
@@ -45,16 +48,12 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "nameservers": sorted(broker.registration.registered),
         "queues": len(store.queues.table),
         "topics": len(broker.topics.topics),
-        "topic_names": [*islice(reversed(broker.topics.topics), MOST_ENTRIES)],  # the newest ones
         "metadata_versions": {
             "topics": _version(broker.topics.data_version),
             "groups": _version(broker.subscriptions.data_version),
         },
-        "consumers": _oldest(broker.consumers.groups, lambda group: len(group.members)),
-        "producers": _oldest(broker.producers.groups, len),
         "consumer_groups": len(broker.consumers.groups),
         "producer_groups": len(broker.producers.groups),
-        "consumer_offsets": _oldest(broker.offsets.offsets, lambda queues: _oldest(queues, int)),
         "consumer_offset_keys": len(broker.offsets.offsets),
         "delayed": delayed(broker),
         "half_messages": half_messages(broker),
@@ -63,6 +62,10 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "metadata_master": broker.sync.known_master.address,
         "unserved": _by_peer_and_code(broker.unserved),
         "served_of_5x": _by_peer_and_code(broker.served_of_5x),
+        "topic_names": [*islice(reversed(broker.topics.topics), MOST_ENTRIES)],  # the newest ones
+        "consumers": _oldest(broker.consumers.groups, lambda group: len(group.members)),
+        "producers": _oldest(broker.producers.groups, len),
+        "consumer_offsets": _oldest_offsets(broker.offsets.offsets),
     }
 
 
@@ -74,6 +77,23 @@ def _oldest(table: Mapping[K, V], shown: Callable[[V], object]) -> dict[K | str,
     kept: dict[K | str, object] = {key: shown(value) for key, value in islice(table.items(), MOST_ENTRIES)}
     if len(table) > MOST_ENTRIES:
         kept[LEFT_OUT] = len(table) - MOST_ENTRIES
+    return kept
+
+
+def _oldest_offsets(table: Mapping[str, Mapping[int, int]]) -> dict[str, object]:
+    """Return the oldest committed offsets by topic and group.
+
+    Also the number of topics and groups left out.
+    """
+    kept: dict[str, object] = {}
+    shown = 0
+    for key, queues in islice(table.items(), MOST_ENTRIES):
+        if shown >= MOST_OFFSETS:
+            break
+        kept[key] = _oldest(queues, int)
+        shown += min(len(queues), MOST_ENTRIES)
+    if len(table) > len(kept):
+        kept[LEFT_OUT] = len(table) - len(kept)
     return kept
 
 

@@ -40,6 +40,7 @@ from rmqlab.runtime.net.dispatch import OVERLOAD, Refusal, Reply, Request
 from rmqlab.runtime.net.meter import Meter
 from rmqlab.runtime.net.remoting_client import RemotingClient
 from rmqlab.runtime.net.slices import Later, Slices
+from rmqlab.store.files.configfile import keep_unsaved_files
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 
@@ -292,6 +293,7 @@ class Broker:
 
     def save_tables(self) -> None:
         """Save all tables at a clean stop; the loops save them only periodically."""
+        keep_unsaved_files()  # a disk that was full may have room again
         self.topics.save_changes()
         self.subscriptions.save_changes()
         self.offsets.save()

@@ -73,12 +73,12 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
 def _registered(
     state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request
 ) -> Generator[None, None, Registered]:
-    """Decode and apply a registration at its turn among those of its broker name.
+    """Decode and apply a registration, after the earlier ones of its broker name.
 
     Raises BodyError and RouteTableFullError.
     """
-    with state.turns.line_up(header.broker_name) as has_turn:
-        while not has_turn():
+    with state.name_locks.wait_for(header.broker_name) as has_lock:
+        while not has_lock():
             yield
         registration = yield from _decoded(header, request.command)
         registered = _placed(state, registration, request)

@@ -133,10 +133,10 @@ class RouteTable:
     ) -> Generator[None, None, None]:
         """Enter the topics of a broker that was placed, and yield after some.
 
-        Those of one broker name are entered one after the other (see Turns): of two masters of one name, the last one
-        has address and queues. Ends early if the broker is removed meanwhile, or registers by another name. Announces
-        the change at the end. Raises RouteTableFullError, after it, if others that were entered meanwhile leave no room
-        for all.
+        Those of one broker name are entered one after the other (see NameLocks): of two masters of one name, the last
+        one has address and queues. Ends early if the broker is removed meanwhile, or registers by another name.
+        Announces the change at the end. Raises RouteTableFullError, after it, if others that were entered meanwhile
+        leave no room for all.
         """
         if not registered.wants_topics:
             return

@@ -13,8 +13,8 @@ from rmqlab.nameserver.changes import BrokerChange, Change
 from rmqlab.nameserver.config import NameserverConfig
 from rmqlab.nameserver.kvchanges import KvChanges
 from rmqlab.nameserver.kvconfig import KvConfig
+from rmqlab.nameserver.namelocks import NameLocks
 from rmqlab.nameserver.route import RouteTable
-from rmqlab.nameserver.turns import Turns
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT
 from rmqlab.runtime.net.callthread import Caller
@@ -47,7 +47,7 @@ class Nameserver:
     """Continues long requests."""
     kv_changes: KvChanges = attrs.Factory(lambda self: KvChanges(self.kv, self.calls), takes_self=True)
     routes: RouteTable = attrs.field(factory=RouteTable, init=False)
-    turns: Turns = attrs.field(factory=Turns, init=False)
+    name_locks: NameLocks = attrs.field(factory=NameLocks, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """True while this process closes its connections: the brokers on them are not lost."""
 

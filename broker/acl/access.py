@@ -25,7 +25,7 @@ class Access:
     access_key: str | None = None
     signature: str | None = None
     content: bytes = b""
-    """Return the bytes that the client signed."""
+    """The bytes that the client signed."""
     resources: Callable[[], dict[str, int]] = dict
     """Returns the permission that is needed, by topic and by retry topic of a group.
 

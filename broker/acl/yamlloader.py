@@ -15,11 +15,36 @@ _EXPONENT_ONLY: Final = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-
 _BOOLEANS: Final = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
+_MOST_BITS: Final = 14_000
+"""Bits of a number: Python converts no more than 4300 digits to text."""
+
+
 class AclLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """Accepts one Java type, PlainAccessConfig.
 
     Programs that write accounts with AclUtils name it.
     """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        """Return the value of a node.
+
+        ConstructorError, with its place, for a value that is not of the node's type, such as `!!int ""`. PyYAML raises
+        what its conversion happens to raise.
+        """
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            raise _invalid(f"not a value of type {node.tag.removeprefix(_CORE)}", node) from None
+
+    def construct_yaml_int(self, node: yaml.Node) -> int:
+        """Return a whole number.
+
+        ValueError for one that is too long, such as a hexadecimal one of many digits.
+        """
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > _MOST_BITS:
+            raise ValueError(f"a number of more than {_MOST_BITS} bits")
+        return number
 
 
 def _account(loader: AclLoader, node: yaml.Node) -> dict[str, Any]:
@@ -76,5 +101,6 @@ _MEMBERS: Final[dict[str, Callable[[yaml.Node], Any]]] = {
 }
 
 AclLoader.add_constructor(_CORE + "org.apache.rocketmq.common.PlainAccessConfig", _account)
+AclLoader.add_constructor(_CORE + "int", AclLoader.construct_yaml_int)
 AclLoader.add_constructor(_CORE + "value", lambda _loader, node: node.value)  # a lone `=`
 AclLoader.add_implicit_resolver(_CORE + "float", _EXPONENT_ONLY, list("-+0123456789"))

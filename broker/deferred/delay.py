@@ -50,17 +50,17 @@ class DueAlarm:
     """
 
     now_millis: Callable[[], int]
-    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _sleeping: trio.CancelScope | None = attrs.field(default=None, init=False)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so many seconds of wall time.
 
         Shorter if `bring_forward` reports a message meanwhile that is due earlier.
         """
-        self._nap = trio.CancelScope(deadline=trio.current_time() + until_wall(seconds))
-        with self._nap:
+        self._sleeping = trio.CancelScope(deadline=trio.current_time() + until_wall(seconds))
+        with self._sleeping:
             await trio.sleep_forever()
-        self._nap = None
+        self._sleeping = None
 
     def wake(self) -> None:
         """End the sleep, because the wall clock has jumped: other messages may be due."""
@@ -71,9 +71,9 @@ class DueAlarm:
 
         Do nothing if no task sleeps.
         """
-        if self._nap is not None:
+        if self._sleeping is not None:
             due_at = trio.current_time() + until_wall(max(0, due_millis - self.now_millis()) / 1000)
-            self._nap.deadline = min(self._nap.deadline, due_at)
+            self._sleeping.deadline = min(self._sleeping.deadline, due_at)
 
 
 @attrs.define(eq=False)

@@ -104,7 +104,7 @@ class GroupNode:
     _is_deferred: bool = attrs.field(default=False, init=False)
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
     """About the list of peers of each member, and about disk work, by name."""
-    _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _sleeping: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.server.member.settings
@@ -147,7 +147,7 @@ class GroupNode:
         """Run the member's due timers."""
         while True:
             deadline = max(self._wake_at(), trio.current_time() + SHORTEST_NAP)
-            with trio.CancelScope(deadline=deadline) as self._nap:
+            with trio.CancelScope(deadline=deadline) as self._sleeping:
                 await trio.sleep_forever()
             now = self.log.now()
             self._expire_calls(now)
@@ -181,7 +181,7 @@ class GroupNode:
             decide(decision, outcome)
         if changes := server.take_role_changes():
             self.on_roles(changes)
-        self._nap.deadline = min(self._nap.deadline, self._wake_at())
+        self._sleeping.deadline = min(self._sleeping.deadline, self._wake_at())
 
     async def _make_calls(self, work: DiskWork, calls: DiskCalls[None]) -> None:
         """Make slow calls on the member's files in a thread. Log once that they fail.

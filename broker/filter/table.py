@@ -8,7 +8,6 @@ waits for it (issue 12.6).
 
 import itertools
 import pathlib
-import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
@@ -63,7 +62,6 @@ class ConsumerFilterTable:
         self._count = self._characters = 0
         self._is_changed = True
         self._saving = trio.Lock()
-        self._writing = threading.Lock()
         loaded = load_config_file(path, FilterTableBody.decode)
         if loaded is not None:
             self._take_over(loaded)
@@ -99,18 +97,25 @@ class ConsumerFilterTable:
     def save(self) -> None:
         """Write consumerFilter.json if the table changed, without expired entries."""
         if (parts := self._changed_parts()) is not None:
-            self._write(b"".join(parts))
+            keep_config_file(self._path, b"".join(parts))
 
     async def save_in_slices(self) -> None:
         """Write consumerFilter.json in slices, between which other tasks run."""
         async with self._saving:
             if (parts := self._changed_parts()) is None:
                 return
-            slices: list[bytes] = []
-            while part := b"".join(itertools.islice(parts, _ENCODED_AT_ONCE)):
-                slices.append(part)
-                await trio.lowlevel.checkpoint()
-            await in_thread(self._write, b"".join(slices))
+            try:
+                await self._write(parts)
+            except BaseException:  # no thread, or the broker is stopped: the next save writes it
+                self._is_changed = True
+                raise
+
+    async def _write(self, parts: Iterator[bytes]) -> None:
+        slices: list[bytes] = []
+        while part := b"".join(itertools.islice(parts, _ENCODED_AT_ONCE)):
+            slices.append(part)
+            await trio.lowlevel.checkpoint()
+        await in_thread(keep_config_file, self._path, b"".join(slices))
 
     def _changed_parts(self) -> Iterator[bytes] | None:
         """Return the parts of the file as the table is now; None if it has not changed."""
@@ -119,10 +124,6 @@ class ConsumerFilterTable:
             return None
         self._is_changed = False
         return pretty_parts({topic: dict(groups) for topic, groups in self.topics.items()})
-
-    def _write(self, content: bytes) -> None:
-        with self._writing:  # a thread may be writing it when the broker is stopped
-            keep_config_file(self._path, content)
 
     def _register(self, group: str, wanted: SubscriptionData) -> None:
         """Register one subscription if it is newer.

@@ -75,8 +75,8 @@ def _hold(
 ) -> Reply | None:
     """Hold a pull, or refuse it if too many are held.
 
-    RocketMQ refuses likewise when its pull thread pool is full. Either reply is in JSON, also to a binary request: it is
-    written outside of RocketMQ's dispatcher, which sets the codec (PullMessageProcessor.executeRequestWhenWakeup).
+    RocketMQ refuses likewise when its pull thread pool is full. Either reply is in JSON, also to a binary request: it
+    is written outside of RocketMQ's dispatcher, which sets the codec (PullMessageProcessor.executeRequestWhenWakeup).
     """
     request.command.serialize_type = JSON
     deadline = broker.now() + _hold_millis(broker, header) / 1000

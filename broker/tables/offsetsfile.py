@@ -6,7 +6,6 @@ With 100,000 groups the file has 10 MB. It is encoded in slices and written by a
 
 import collections
 import pathlib
-import threading
 from collections.abc import Mapping
 
 import msgspec
@@ -34,7 +33,6 @@ class OffsetsFile:
         self._to_encode = collections.deque[str]()
         self._is_changed = True
         self._saving = trio.Lock()
-        self._writing = threading.Lock()
 
     def forget(self, key: str) -> None:
         """Drop the encoding of a key that is no longer in the table."""
@@ -56,7 +54,7 @@ class OffsetsFile:
             pass
         if self._is_changed:
             self._is_changed = False
-            self._write(self._content())
+            keep_config_file(self._path, self._content())
 
     async def save_in_slices(self) -> None:
         """Write the file as `save`, in slices, between which other tasks run."""
@@ -66,11 +64,17 @@ class OffsetsFile:
                 await trio.lowlevel.checkpoint()
             if self._is_changed:
                 self._is_changed = False
-                content = self._content()
-                if len(content) < _WRITTEN_AT_ONCE:
-                    self._write(content)
-                else:
-                    await in_thread(self._write, content)
+                try:
+                    await self._write(self._content())
+                except BaseException:  # no thread, or the broker is stopped: the next save writes it
+                    self._is_changed = True
+                    raise
+
+    async def _write(self, content: bytes) -> None:
+        if len(content) < _WRITTEN_AT_ONCE:
+            keep_config_file(self._path, content)
+        else:
+            await in_thread(keep_config_file, self._path, content)
 
     def _encode_some(self) -> bool:
         """Encode some of the keys that changed. True if others are left."""
@@ -91,7 +95,3 @@ class OffsetsFile:
             return ConsumerOffsets().encode_pretty()
         lines = b"\n\t\t},\n\t\t".join(self._encoded.values())
         return b'{\n\t"offsetTable":{\n\t\t' + lines + b"\n\t\t}\n\t}\n}"
-
-    def _write(self, content: bytes) -> None:
-        with self._writing:  # a thread may be writing it when the broker is stopped
-            keep_config_file(self._path, content)

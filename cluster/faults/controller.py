@@ -15,6 +15,7 @@ from rmqlab.cluster.supervisor.plan.topology import Node
 from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.faults.rules import NodeRules
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault
+from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.journals.journalentry import JournalEntry
 
@@ -32,6 +33,8 @@ class FaultController:
     events: EventLog
     is_attentive: Callable[[str], bool]
     """Whether a node runs and is not paused: then it replies."""
+    errors: InternalErrors
+    """The internal errors of the supervisor."""
     active: ActiveFaults = attrs.field(factory=ActiveFaults, init=False)
     services: trio.Nursery | None = attrs.field(default=None, init=False)
     """Runs the faults that the supervisor plays; set while the cluster runs."""
@@ -139,9 +142,13 @@ class FaultController:
     async def _play(self, fault_id: str, play: Callable[[], Awaitable[str]], scope: trio.CancelScope) -> None:
         """Play until the fault is healed; heal it if it ends by itself."""
         with scope:
-            reason = await play()
-            self._playing.pop(fault_id)
-            self._heal(fault_id, reason=reason)
+            try:
+                reason = await play()
+            except Exception as exc:  # noqa: BLE001 - a boundary: a fault must not end the cluster
+                self.errors.caught("fault", exc, fault_id)
+                reason = f"internal error: {type(exc).__name__}"
+            if fault_id in self._playing:  # else it was healed in the turn in which it ended
+                self._heal(fault_id, reason=reason)
 
     async def _send_rules(self) -> None:
         """Send the rules, and wait until all processes follow them.
@@ -157,7 +164,9 @@ class FaultController:
 
     def _behind(self) -> list[str]:
         return [
-            name for name, link in self.links.items() if link.rules != self.rules_for(name) and self.is_attentive(name)
+            name
+            for name, link in self.links.items()
+            if self.is_attentive(name) and link.rules != self.rules_for(name)  # in this order: one may be removed
         ]
 
 

@@ -1,7 +1,7 @@
 """What the supervisor does at each command that it receives."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -28,6 +28,13 @@ _ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, Node
 
 class InvalidCommandError(Exception):
     """The arguments of a command are invalid in a way that no command line sends."""
+
+
+class ReceivedArguments(dict[str, Any]):
+    """The arguments of a command. InvalidCommandError for one that is missing."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise InvalidCommandError(f"the argument {name!r} is missing")
 
 
 async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
@@ -160,7 +167,11 @@ async def _send_events(cluster: Cluster, name: str, send: Send) -> None:
 
 
 async def _fault(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    return (await cluster.fault(fault_of(arguments["values"]))).as_json()
+    try:
+        fault = fault_of(arguments["values"])
+    except TypeError as exc:
+        raise InvalidCommandError(f"fault: {exc}") from None
+    return (await cluster.fault(fault)).as_json()
 
 
 async def _faults(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
@@ -169,13 +180,20 @@ async def _faults(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 
 
 async def _heal(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    ids = list(dict.fromkeys(arguments["ids"]))
+    given = arguments["ids"]
+    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+        raise InvalidCommandError("heal: the ids must be a list of texts")
+    ids = list(dict.fromkeys(given))
     healed = await (cluster.heal_all() if ids == ["all"] else cluster.supervisor.faults.heal(*ids))
     return [active.as_json() for active in healed]
 
 
 async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
-    await play_random_faults(cluster, RandomFaults(**arguments), send)
+    try:
+        faults = RandomFaults(**arguments)
+    except TypeError as exc:
+        raise InvalidCommandError(f"random-faults: {exc}") from None
+    await play_random_faults(cluster, faults, send)
 
 
 async def _mark(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:

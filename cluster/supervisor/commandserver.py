@@ -11,7 +11,7 @@ from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandMessage, CommandRequest, CommandResult, Failure, Item
-from rmqlab.cluster.supervisor.commandhandlers import HANDLERS, InvalidCommandError
+from rmqlab.cluster.supervisor.commandhandlers import HANDLERS, InvalidCommandError, ReceivedArguments
 from rmqlab.cluster.supervisor.files.privatesocket import private_socket
 from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.marks import BadMarkError
@@ -181,7 +181,7 @@ async def _execute(
     if handler is None:
         return _failure(f"no command {request.verb!r}", is_usage=True)
     try:
-        return CommandResult(await handler(cluster, request.arguments, send_item))
+        return CommandResult(await handler(cluster, ReceivedArguments(request.arguments), send_item))
     except _USAGE as exc:
         return _failure(str(exc), is_usage=True)
     except WaitTimeoutError as exc:

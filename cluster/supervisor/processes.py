@@ -4,6 +4,7 @@ The fork server reports starts, pauses and ends; each process reports over its c
 ready, and its events. All waits are for such facts, with timeouts in real seconds at any rate of the cluster's clock.
 """
 
+import functools
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,7 +30,7 @@ from rmqlab.runtime.node.controlmessages import Event, Ready, Stopping
 from rmqlab.runtime.node.mapcodec import ControlError
 from rmqlab.store.offline.powerloss import Lost
 
-LAST_WORDS_SECONDS = 5.0
+FINAL_MESSAGES_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
 ASKED_AT_ONCE = 100
 """A limit, because the last of a thousand nodes that wake at once could miss the timeout."""
@@ -47,14 +48,14 @@ class Processes:
     states: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
     faults: FaultController = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
-    _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
+    _initial_rules: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _progress: dict[str, object] = attrs.field(factory=dict, init=False)
     """The last reported progress of nodes that start or stop."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _requests: dict[int, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
+        self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive, self.errors)
 
     def state_of(self, name: str) -> ProcessState:
         """Return the state of a node's process."""
@@ -69,8 +70,14 @@ class Processes:
         self._requests[request_id] = name
         self.states[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
-        self._born_with[name] = rules = self.faults.rules_for(name)
+        self._initial_rules[name] = rules = self.faults.rules_for(name)
         return rules
+
+    def expect_no_more(self, name: str, request_id: int, before: ProcessState) -> None:
+        """Undo `expect` for a start that could not be ordered."""
+        del self._requests[request_id]
+        self.states[name] = before
+        self.events.pulse()
 
     def expect_end(self, name: str) -> bool:
         """Record that a node is asked to stop. Return False if it stops already."""
@@ -89,9 +96,9 @@ class Processes:
     async def attend_forks(self, forks: Forks) -> None:
         """Handle the fork server's reports.
 
-        Returns only when it has ended, and all processes with it.
+        Returns only when it has ended, and all processes with it. A report that fails does not affect later ones.
         """
-        await forks.attend(self._changed)
+        await forks.attend(functools.partial(self.errors.call, "report of the fork server", self._changed))
         for name, process in self.states.items():
             if process.is_alive:
                 self.states[name] = process.ended(-signal.SIGKILL)
@@ -108,10 +115,10 @@ class Processes:
 
         def admit(link: NodeLink) -> bool:
             process = self.state_of(link.hello.name)
-            is_unborn = process.is_alive and process.pid is None  # the fork server's report has not arrived yet
-            if not is_unborn and process.pid != link.hello.pid:
+            is_unreported = process.is_alive and process.pid is None  # the fork server's report has not arrived yet
+            if not is_unreported and process.pid != link.hello.pid:
                 return False  # a process that connected and then ended is admitted: its events still count
-            link.rules = self._born_with[link.hello.name]
+            link.rules = self._initial_rules[link.hello.name]
             self.links[link.hello.name] = link
             admitted.append(link)
             nursery.start_soon(self.faults.keep_rules, link)
@@ -234,7 +241,7 @@ class Processes:
 
         The fork server's report of an end can arrive before the last messages on the control channel.
         """
-        with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+        with trio.move_on_after(real_seconds(FINAL_MESSAGES_SECONDS)):
             while any(self.links.get(name) for name in names if not self.state_of(name).is_alive):
                 await self.events.wait_changed()
 
@@ -278,7 +285,7 @@ class Processes:
         while not await self.wait_state(name, holds, seconds):
             if self._progress.get(name) == reported:
                 return False
-            reported = self._progress[name]
+            reported = self._progress.get(name)  # none, if another command has started or stopped it meanwhile
         return True
 
     def _is_attentive(self, name: str) -> bool:

@@ -79,7 +79,8 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
                 await _start(supervisor, added)
             except BaseException:
                 with trio.CancelScope(shield=True):
-                    await supervisor.kill(*(each for each in grown.names if supervisor.process_state(each).is_alive))
+                    while alive := [each for each in grown.names if supervisor.process_state(each).is_alive]:
+                        await supervisor.kill(*alive)  # meanwhile another command may start one again
                 _forget(supervisor, *before, grown.names)
                 raise
         uninformed = await _inform(supervisor) if kind == "nameserver" else ()

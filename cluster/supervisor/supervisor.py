@@ -18,7 +18,7 @@ from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.files.logs import last_lines
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
-from rmqlab.cluster.supervisor.fork.children import ForkServerStoppedError
+from rmqlab.cluster.supervisor.fork.children import ForkServerGoneError, ForkServerStoppedError
 from rmqlab.cluster.supervisor.fork.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
@@ -166,22 +166,31 @@ class Supervisor:
         node = self.node(name)
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
-        number = next(self._numbers)
-        await self.forks.spawn(
-            SpawnRequest(
-                id=number,
-                name=name,
-                module=self.workload_modules.get(name) or module_of(node, self.modules),
-                config=str(self.directory.config_path(name)),
-                log=str(log),
-                journal=str(self.directory.journal_path(name)),
-                control=str(self.directory.control_socket),
-                clock=self.clock.settings,
-                rules=self.processes.expect(name, number).to_plain(),
-                seed=self.seed,
-                run=self.run,
+        await self._order_start(node)
+
+    async def _order_start(self, node: Node) -> None:
+        """Order the start of a process. ForkServerGoneError: its state is as before."""
+        name, number, before = node.name, next(self._numbers), self.process_state(node.name)
+        rules = self.processes.expect(name, number)
+        try:
+            await self.forks.spawn(
+                SpawnRequest(
+                    id=number,
+                    name=name,
+                    module=self.workload_modules.get(name) or module_of(node, self.modules),
+                    config=str(self.directory.config_path(name)),
+                    log=str(self.directory.log_path(name)),
+                    journal=str(self.directory.journal_path(name)),
+                    control=str(self.directory.control_socket),
+                    clock=self.clock.settings,
+                    rules=rules.to_plain(),
+                    seed=self.seed,
+                    run=self.run,
+                )
             )
-        )
+        except ForkServerGoneError:
+            self.processes.expect_no_more(name, number, before)
+            raise
 
     async def _write_pending_settings(self, name: str) -> None:
         """Write settings into a node's file.
@@ -206,7 +215,7 @@ class Supervisor:
             name, lambda process: process.ready is not None or not process.is_alive, seconds
         ):
             raise NodeFailedError(
-                f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._last_words(name)}"
+                f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._log_tail(name)}"
             )
         if self.process_state(name).is_alive:
             return
@@ -214,7 +223,7 @@ class Supervisor:
         process = self.process_state(name)
         is_workload = self.node(name).kind is NodeKind.WORKLOAD
         if not is_workload or (process.ready is None and process.exit_status != 0):
-            raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._last_words(name)}")
+            raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._log_tail(name)}")
 
     async def kill(self, *names: str) -> None:
         """Kill nodes with SIGKILL, and wait until they have ended."""
@@ -225,11 +234,14 @@ class Supervisor:
         """Stop nodes with SIGTERM, and wait until they have ended.
 
         A node that does not end within the timeout is killed. One that stops already gets no second SIGTERM, which
-        would end it at once. WrongStateError, without any effect, for a node that is paused or does not run.
+        would end it at once. WrongStateError, without any effect, for a node that is paused or does not run;
+        ForkServerStoppedError likewise.
         """
         for name in names:
             if self._alive(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
+        if names:
+            self.forks.check_runs()  # otherwise they would count as stopping, and no later stop would signal them
         sent = {name for name in names if not self.processes.expect_end(name)}
         try:
             await self._signal(names, signal.SIGTERM, "stop", lambda process: not process.is_alive, STOP_SECONDS, sent)
@@ -371,6 +383,6 @@ class Supervisor:
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.process_state(name).state}"
                 )
 
-    def _last_words(self, name: str) -> str:
+    def _log_tail(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
         return "".join(f"\n  {name}| {line}" for line in lines)

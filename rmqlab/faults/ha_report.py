@@ -50,7 +50,7 @@ class ForgedHaReport(SupervisorFault):
         try:
             for node in nodes:
                 slaves.append(await ForgedSlave.connect(node.host, node.ha_port or 0, self.offset))  # noqa: PERF401 -- those before a failure are closed
-        except CannotPlayError:
+        except BaseException:  # also trio.Cancelled
             for slave in slaves:
                 slave.sock.close()
             raise

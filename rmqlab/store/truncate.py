@@ -87,9 +87,10 @@ def _copy_log(store: MessageStore, start: int, descriptor: int) -> None:
 def deletion_of_all(store: MessageStore, on_emptied: Callable[[], object] = lambda: None) -> DiskCalls[None]:
     """Yield the calls that empty the log, the oldest file first.
 
-    Queues and index are dropped with the last one. For a slave whose master no longer has the bytes that follow its log. The store may be read between two calls, as
-    one whose files expire. `on_emptied` is called when the log has lost its last file. OSError if the disk does not
-    delete a file of the log: the store is left with a log that begins later.
+    Queues and index are dropped with the last one. For a slave whose master no longer has the bytes that follow its
+    log. The store may be read between two calls, as one whose files expire. `on_emptied` is called when the log has
+    lost its last file. OSError if the disk does not delete a file of the log: the store is left with a log that begins
+    later.
     """
 
     index_files: list[LogFile] = []

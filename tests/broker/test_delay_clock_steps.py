@@ -50,8 +50,8 @@ def test_a_sleep_lasts_until_the_wrong_clock_has_the_time(ppm: float, expected: 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(alarm.sleep, WAIT)
             await trio.testing.wait_all_tasks_blocked()
-            assert alarm._nap is not None
-            deadline = alarm._nap.deadline
+            assert alarm._sleeping is not None
+            deadline = alarm._sleeping.deadline
             nursery.cancel_scope.cancel()
         return deadline - began_at
 

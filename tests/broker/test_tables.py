@@ -11,11 +11,13 @@ from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.tables.offsets import ConsumerOffsetTable
 from rmqlab.broker.tables.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tables.topics import TopicTable
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import encode_pretty_entry
 from rmqlab.runtime.net.dispatch import Refusal
+from rmqlab.store.files.configfile import keep_config_file
 
 CONFIG = BrokerConfig(broker_cluster_name="C", broker_name="b")
 
@@ -287,6 +289,23 @@ async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: 
     assert threads != [threading.main_thread()]
 
 
+async def test_offsets_that_no_thread_could_save_are_saved_by_the_next_save(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def without_thread(*_args: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("rmqlab.broker.tables.offsetsfile._WRITTEN_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.tables.offsetsfile.in_thread", without_thread)
+    offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
+    offsets.commit("G", "T", 0, 1)
+    with pytest.raises(RuntimeError):
+        await offsets.save_in_slices()
+    offsets.save()
+    assert ConsumerOffsetTable(tmp_path / "consumerOffset.json").query("G", "T", 0) == 1
+
+
 @pytest.mark.parametrize(
     ("limit", "value"), [("MAX_KEYS", 3), ("MAX_BYTES_FOR_NEW", 40), ("MAX_NAME_SIZE", len("T@g3") - 1)]
 )
@@ -344,3 +363,12 @@ def test_order_flags_go_by_the_key_of_a_topic(tmp_path: pathlib.Path) -> None:
     assert topics.apply_order_topics(["orders"])
     assert [*topics.topics] == ["orders"]
     assert topics.topics["orders"].order
+
+
+def test_a_table_that_a_full_disk_refused_is_saved_at_a_stop(talk: TalkingBroker, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "config").write_text("a file where the directory should be")
+    path = tmp_path / "config" / "topics.json"
+    keep_config_file(path, b"{}")
+    (tmp_path / "config").unlink()
+    talk.broker.save_tables()
+    assert path.read_bytes() == b"{}"

@@ -5,7 +5,7 @@ Those that try settings, and the next start, have real processes, the others sim
 
 import pathlib
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import pytest
 import trio
@@ -15,11 +15,13 @@ from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario
 from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.files.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.plan.status import Document
-from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, UnknownTargetError
+from rmqlab.cluster.supervisor.plan.topology import ClusterSpec, Node, UnknownTargetError
+from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import Isolation
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.simulated import simulated
@@ -141,6 +143,30 @@ async def test_a_node_that_does_not_start_is_not_added(cluster: Cluster) -> None
         await cluster.add_nameserver()
     assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s"]
     assert await cluster.add_slave("broker-a") == "broker-a-s2"
+
+
+@on_simulated_cluster
+async def test_a_node_that_is_started_again_while_its_addition_is_undone_is_ended(cluster: Cluster) -> None:
+    """A report about a process that the supervisor had forgotten ended the cluster."""
+    start, kill, starts = scaling._start, Supervisor.kill, ["broker-a-s2"]
+
+    async def start_in_vain(supervisor: Supervisor, added: Sequence[Node]) -> None:
+        await start(supervisor, added)
+        raise NodeFailedError("it is not ready")
+
+    async def kill_beside_a_start(supervisor: Supervisor, *names: str) -> None:
+        await kill(supervisor, *names)
+        if starts:
+            await supervisor.spawn(starts.pop())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scaling, "_start", start_in_vain)
+        patched.setattr(Supervisor, "kill", kill_beside_a_start)
+        with pytest.raises(NodeFailedError, match="it is not ready"):
+            await cluster.add_slave("broker-a")
+    kinds = ["node_spawned", "node_killed", "node_removed"]
+    fates = [event.kind for event in cluster.events if event.node == "broker-a-s2" and event.kind in kinds]
+    assert fates == ["node_spawned", "node_killed", *kinds]
 
 
 @on_simulated_cluster

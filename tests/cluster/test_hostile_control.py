@@ -253,6 +253,12 @@ async def test_an_action_without_a_target_is_invalid_and_no_defect(
         ),
         ("wait", {"condition": 7, "seconds": 1}, "wait: condition = 7: expected a text"),
         ("random-faults", {"count": 200_000}, "count = 200000: expected 0 to 100000"),
+        ("random-faults", {"pace": 1}, "random-faults: "),
+        ("heal", {}, "the argument 'ids' is missing"),
+        ("heal", {"ids": 3}, "heal: the ids must be a list of texts"),
+        ("events", {}, "the argument 'last' is missing"),
+        ("work", {}, "the argument 'module' is missing"),
+        ("fault", {"values": 9}, "fault: 9: expected the values of a fault"),
     ],
 )
 async def test_a_value_out_of_range_is_invalid_and_no_defect(

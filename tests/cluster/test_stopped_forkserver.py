@@ -47,6 +47,22 @@ async def test_a_command_names_the_process_and_the_remedy_and_changes_nothing(tm
         await cluster.kill("broker-a-s")
 
 
+async def test_nodes_start_and_stop_once_the_fork_server_continues(tmp_path: pathlib.Path) -> None:
+    """Neither start nor kill had an effect."""
+    async with open_cluster(ClusterSpec(name="x"), directory=tmp_path / "lab", modules=FAKES) as cluster:
+        await cluster.kill("broker-a-s")
+        pid = stop_fork_server(cluster)
+        with pytest.raises(ForkServerStoppedError):
+            await cluster.start("broker-a-s")
+        with pytest.raises(ForkServerStoppedError):
+            await cluster.stop("broker-a")
+        states = [cluster.supervisor.process_state(name).state for name in ("broker-a-s", "broker-a")]
+        assert states == ["killed", "ready"]
+        continue_fork_server(pid)
+        await cluster.start("broker-a-s")
+        await cluster.stop("broker-a")
+
+
 async def test_the_end_of_a_cluster_waits_for_no_node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.cluster.supervisor.fork.children.CLOSE_SECONDS", 0.1)
     async with open_cluster(ClusterSpec(name="x"), directory=tmp_path / "lab", modules=FAKES) as cluster:

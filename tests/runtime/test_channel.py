@@ -197,6 +197,27 @@ async def test_a_handler_that_fails_is_answered_with_code_one(peer: Peer, client
     assert len(peer.server.channels) == 1
 
 
+class NoMemory:
+    """The size of a receive that fails."""
+
+    @property
+    def bytes(self) -> int:
+        raise MemoryError
+
+
+async def test_a_channel_that_has_no_memory_is_closed(
+    peer: Peer, client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed ready, and failed in each pass of the event loop."""
+    await client.request(peer.address, request(ECHO), 3)
+    (channel,) = peer.server.channels
+    monkeypatch.setattr(channel, "_receive_size", NoMemory())
+    with pytest.raises(ConnectionLostError):
+        await client.request(peer.address, request(ECHO), 3)
+    assert channel.is_closed
+    assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS
+
+
 async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> None:
     """Data for the peer is bounded: no request is served until it reads its replies."""
     async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:

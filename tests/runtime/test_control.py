@@ -181,3 +181,11 @@ async def test_invalid_rules_get_an_error_reply() -> None:
     link._handle(SetRules(7, {}))
     assert decode(link.take()) == [RulesSet(7)]
     assert link.errors.counts == {"fault rules": 1}
+
+
+def test_a_snapshot_begins_with_internal_errors() -> None:
+    """One that is too large loses its last members."""
+    link = ControlLink()
+    link.on_snapshot.append(lambda: {"table": {}})
+    link.errors.caught("a place", ValueError())
+    assert [*link.snapshot()] == ["internal_errors", "table"]

@@ -255,6 +255,31 @@ async def test_an_acceptor_may_close_while_it_waits_for_a_descriptor(
         assert not reactor.errors.counts
 
 
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.ENOBUFS])
+async def test_an_acceptor_waits_while_the_system_has_no_memory(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The connection stays in the backlog, so the listening socket stays ready."""
+    accepted: list[socket.socket] = []
+
+    def fail(*_args: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    async with open_reactor() as reactor:
+        acceptor = Acceptor(reactor, open_listener("127.0.0.1", 0), accepted.append)
+        with socket.create_connection(acceptor.address):
+            with monkeypatch.context() as patched:
+                patched.setattr(socket.socket, "accept", fail)
+                for _ in range(100):
+                    await trio.lowlevel.checkpoint()
+            assert acceptor._is_paused
+            mock_clock.jump(1.5)
+            while not accepted:
+                await trio.lowlevel.checkpoint()
+        acceptor.close()
+        accepted[0].close()
+
+
 def _raise_no_descriptor(*_args: object) -> NoReturn:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

@@ -4,9 +4,11 @@ import errno
 import json
 import os
 import pathlib
+import threading
 
 import pytest
 
+from rmqlab.store.files import configfile
 from rmqlab.store.files.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
 from rmqlab.store.files.disk import Disk, StoreError
 
@@ -69,6 +71,31 @@ def test_a_table_that_fails_to_save_is_logged_and_kept(
     keep_unsaved_files()
     assert (tmp_path / "config" / "topics.json").read_bytes() == b"2"
     assert caplog.text.count("topics.json is saved again") == 1
+
+
+def test_a_retry_does_not_replace_a_newer_table_that_a_thread_saves(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text("a file where the directory should be")
+    path = tmp_path / "config" / "consumerFilter.json"
+    keep_config_file(path, b"old")
+    (tmp_path / "config").unlink()
+    begun, may_end = threading.Event(), threading.Event()
+
+    def save_slowly(path: pathlib.Path, content: bytes) -> None:
+        begun.set()
+        may_end.wait(10)
+        save_config_file(path, content)
+
+    monkeypatch.setattr(configfile, "save_config_file", save_slowly)
+    thread = threading.Thread(target=keep_config_file, args=(path, b"new"))
+    thread.start()
+    assert begun.wait(10)
+    keep_unsaved_files()
+    may_end.set()
+    thread.join()
+    keep_unsaved_files()
+    assert path.read_bytes() == b"new"
 
 
 def test_a_write_that_fails_half_way_leaves_file_and_backup_as_they_were(

@@ -189,12 +189,15 @@ class Channel:
             errors.call("on_close", fn)
 
     def _on_ready(self, events: int) -> None:
-        if not events:  # a reset is reported even if no events are watched, again in each pass
-            self.close("reset by the peer")
-        if events & WRITE:
-            self._flush()
-        if events & READ and not self.is_closed:
-            self._receive()
+        try:
+            if not events:  # a reset is reported even if no events are watched, again in each pass
+                self.close("reset by the peer")
+            if events & WRITE:
+                self._flush()
+            if events & READ and not self.is_closed:
+                self._receive()
+        except Exception as exc:  # noqa: BLE001 - a boundary, such as for MemoryError: an open socket would stay ready
+            self._fail("received bytes", exc)
 
     def _receive(self) -> None:
         try:
@@ -320,20 +323,19 @@ class Channel:
         self.close(reason)
 
     def _fail(self, place: str, exc: Exception) -> None:
-        """Close after an unexpected exception, which leaves the state undefined."""
-        self._reactor.errors.caught(place, exc, self.peer)
+        """Close after an unexpected exception, which leaves the state undefined.
+
+        First, because to log it may fail, too, when no memory is left.
+        """
         self.close(f"{type(exc).__name__}: {exc}")
+        self._reactor.errors.caught(place, exc, self.peer)
 
     def _flush(self) -> None:
         self._is_dirty = False
         if self.is_closed:
             return
         try:
-            while self._out.buffers:
-                self._meter.sent += self._out.send(self._sock)
-                self.last_active_at = self._now()
-        except BlockingIOError:
-            self._out.own(self._reactor.copied)
+            self._send()
         except OSError as exc:
             self.close(exc.strerror or str(exc))
             return
@@ -349,6 +351,18 @@ class Channel:
             self.close("closed by the peer")
         else:
             self._follow_up()
+
+    def _send(self) -> None:
+        """Send as much as the system accepts, and copy the rest.
+
+        Views are valid until the end of the pass only.
+        """
+        try:
+            while self._out.buffers:
+                self._meter.sent += self._out.send(self._sock)
+                self.last_active_at = self._now()
+        except BlockingIOError:
+            self._out.own(self._reactor.copied)
 
     def _follow_up(self) -> None:
         """Resume after a change of bytes owed or frames kept; update watched events."""

@@ -36,7 +36,7 @@ SHARE: Final = 0.5
 _EVICTED_AT_ONCE = 64
 _ACCEPTS_PER_PASS = 64
 _ACCEPT_PAUSE: Final = 1.0
-"""Seconds without accepting when no descriptor is free to reject connections with."""
+"""Seconds without accepting when no memory is free, or no descriptor to reject connections with."""
 _LATE_LOOK: Final = 5.0
 """A check for idle connections is skipped if it is late by its period, a 120th of the timeout, times this factor."""
 
@@ -96,11 +96,7 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as exc:
-                if exc.errno not in (errno.EMFILE, errno.ENFILE):  # the peer has closed already
-                    log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
-                    return
-                if not self._shed(exc):
-                    self._pause()
+                if not self._goes_on(exc):
                     return
                 continue
             self._is_short = False
@@ -108,6 +104,18 @@ class Acceptor:
                 self._reactor.links.admit(sock, self._take)
             else:
                 self._take(sock)
+
+    def _goes_on(self, exc: OSError) -> bool:
+        """Handle an error of accept. Return False if this pass should accept nothing more."""
+        if exc.errno in (errno.EMFILE, errno.ENFILE):
+            if self._shed(exc):
+                return True
+            self._pause()
+            return False
+        log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
+        if exc.errno in (errno.ENOMEM, errno.ENOBUFS):  # else the peer has closed already
+            self._pause()
+        return False
 
     def _shed(self, exc: OSError) -> bool:
         """Reject the next connection when no file descriptor is free.
@@ -215,9 +223,9 @@ class Server(Generic[S]):
     async def close_idle_forever(self) -> NoReturn:
         """Close connections without traffic for `idle_timeout` seconds.
 
-        With 0 or less, none is closed. It sleeps until the first connection can be idle for so long. A check that runs too late is skipped: this
-        process was stalled, and must first read the bytes that arrived meanwhile (Netty, too, reads before it checks
-        the time).
+        With 0 or less, none is closed. It sleeps until the first connection can be idle for so long. A check that runs
+        too late is skipped: this process was stalled, and must first read the bytes that arrived meanwhile (Netty, too,
+        reads before it checks the time).
         """
         timeout, period = self._idle_timeout, self._idle_timeout / 120
         if period <= 0:  # off, as in Netty's IdleStateHandler
@@ -249,8 +257,8 @@ class Server(Generic[S]):
 
         Return False if there are none. Peers that send a byte now and then are never idle.
         """
-        mute = (channel for channel in self.channels if not channel.has_spoken)
-        evicted = list(itertools.islice(mute, _EVICTED_AT_ONCE))
+        unused = (channel for channel in self.channels if not channel.has_spoken)
+        evicted = list(itertools.islice(unused, _EVICTED_AT_ONCE))
         reason = f"no request, and {self._max_connections} connections are the maximum"
         for channel in evicted:
             self._reactor.evictions.note("closed for a newer one", channel.peer, reason, trio.current_time())

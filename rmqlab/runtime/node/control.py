@@ -209,19 +209,19 @@ class ControlLink:
             return CONTROL.encode(Snapshot(number, {"error": cut_text(repr(exc), EVENT.text)}))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the live facts, the counts of message events, and internal errors."""
+        """Return internal errors, the counts of message events, and the live facts.
+
+        In this order: one that is too large for its message loses its last members.
+        """
+        facts: dict[str, Any] = {}
         try:
-            facts: dict[str, Any] = {}
             for source in self.on_snapshot:
                 facts.update(source())
-            if self._counts:
-                facts["messages"] = dict(self._counts)
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught("snapshot", exc)
             facts = {"error": cut_text(repr(exc), EVENT.text)}
-        if self.errors.counts:
-            facts["internal_errors"] = dict(self.errors.counts)
-        return facts
+        counts = {"internal_errors": dict(self.errors.counts), "messages": dict(self._counts)}
+        return {name: count for name, count in counts.items() if count} | facts
 
     def _wake(self) -> None:
         if self._written.is_set():

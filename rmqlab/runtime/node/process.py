@@ -25,7 +25,7 @@ Config = TypeVar("Config")
 MANY_FILES = 65_536
 GC_THRESHOLDS = (20_000, 20, 50)
 """Requests create many objects but no cycles: rarer garbage collection saves 5 % of the time."""
-LAST_WORDS_SECONDS = 0.5  # real time, for events of the shutdown to reach the supervisor
+FINAL_EVENTS_SECONDS = 0.5  # real time, for events of the shutdown to reach the supervisor
 
 
 class StartError(Exception):
@@ -121,7 +121,7 @@ async def serve(
         with serving:
             await main(config, link)
         if stream is not None:
-            with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+            with trio.move_on_after(real_seconds(FINAL_EVENTS_SECONDS)):
                 await link.wait_written()
         nursery.cancel_scope.cancel()
 

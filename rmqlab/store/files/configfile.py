@@ -7,6 +7,7 @@ after a power loss, only the `.bak` may be left.
 import contextlib
 import logging
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
@@ -71,6 +72,26 @@ def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
 
 
 _unsaved: dict[pathlib.Path, bytes] = {}
+_busy: set[pathlib.Path] = set()
+"""Tables that are being saved."""
+_busy_changed = threading.Condition()
+
+
+@contextlib.contextmanager
+def _alone(path: pathlib.Path) -> Iterator[None]:
+    """Wait until no other thread saves a table, and let none begin during the block.
+
+    Two at a time would write into one temporary file.
+    """
+    with _busy_changed:
+        _busy_changed.wait_for(lambda: path not in _busy)
+        _busy.add(path)
+    try:
+        yield
+    finally:
+        with _busy_changed:
+            _busy.remove(path)
+            _busy_changed.notify_all()
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
@@ -78,6 +99,24 @@ def keep_config_file(path: pathlib.Path, content: bytes) -> None:
 
     Logs the first failure and the later success, once each.
     """
+    with _alone(path):
+        _keep(path, content)
+
+
+def keep_unsaved_files() -> None:
+    """Retry to save the tables whose last save failed.
+
+    Not those that a thread saves now: their content is newer.
+    """
+    for path in list(_unsaved):
+        if path in _busy:
+            continue
+        with _alone(path):
+            if (content := _unsaved.get(path)) is not None:
+                _keep(path, content)
+
+
+def _keep(path: pathlib.Path, content: bytes) -> None:
     try:
         save_config_file(path, content)
     except OSError as exc:
@@ -87,12 +126,6 @@ def keep_config_file(path: pathlib.Path, content: bytes) -> None:
     else:
         if _unsaved.pop(path, None) is not None:
             logger.warning("%s is saved again", path)
-
-
-def keep_unsaved_files() -> None:
-    """Retry to save the tables whose last save failed."""
-    for path, content in list(_unsaved.items()):
-        keep_config_file(path, content)
 
 
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:

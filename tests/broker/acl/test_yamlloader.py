@@ -71,3 +71,13 @@ def test_other_types_are_rejected(text: str) -> None:
 )
 def test_plain_scalars_are_those_of_snakeyaml(scalar: str, value: object) -> None:
     assert read(f"accessKey: {scalar}") == {"accessKey": value}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['!!int ""', '!!float ""', "!!bool x", "!!timestamp x", "0x" + "f" * 5000, "0000-01-01", "1:" * 5000 + "1"],
+)
+def test_a_value_that_is_not_of_its_type_is_rejected_with_its_place(value: str) -> None:
+    """PyYAML raises IndexError, KeyError, AttributeError or ValueError."""
+    with pytest.raises(AclDenied, match="line 1, column 24: not a value of type"):
+        read(f"accounts: [{{accessKey: {value}, secretKey: 12345678}}]")

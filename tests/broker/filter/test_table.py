@@ -230,9 +230,9 @@ def test_the_file_is_the_same_in_slices(scene: Scene, monkeypatch: pytest.Monkey
 
 
 def test_a_change_during_a_save_is_saved_by_the_next(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def change_and_write(write: Callable[[bytes], None], content: bytes) -> None:
+    async def change_and_write(write: Callable[..., None], *args: object) -> None:
         scene.register(topic="Other")
-        write(content)
+        write(*args)
 
     monkeypatch.setattr("rmqlab.broker.filter.table.in_thread", change_and_write)
     scene.register()
@@ -249,3 +249,21 @@ def test_a_full_table_compiles_no_further_expression(scene: Scene, monkeypatch: 
     monkeypatch.setattr("rmqlab.broker.filter.table.compiled", pytest.fail)
     scene.register(topic="Other")
     assert scene.table.find("Other", "G") is None
+
+
+def test_a_save_that_a_stop_cancels_is_made_at_the_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.register()
+
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+
+            async def stopped(*_args: object) -> None:
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+
+            monkeypatch.setattr("rmqlab.broker.filter.table.in_thread", stopped)
+            await scene.table.save_in_slices()
+
+    trio.run(main)
+    scene.table.save()
+    assert json.loads(scene.path.read_bytes())["filterDataByTopic"].keys() == {"T"}

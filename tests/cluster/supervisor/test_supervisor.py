@@ -14,7 +14,7 @@ from rmqlab.cluster.scenario.actions import VERBS
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.files import nodestore
 from rmqlab.cluster.supervisor.fork.child import SpawnRequest
-from rmqlab.cluster.supervisor.fork.forkserver import Exited, Spawned
+from rmqlab.cluster.supervisor.fork.forkserver import Exited, Report, Spawned
 from rmqlab.cluster.supervisor.plan.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
@@ -60,7 +60,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
         assert number is signal.SIGTERM
         nursery.start_soon(close)
 
-    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled, check_runs=lambda: None))
     await supervisor.stop("broker-a")
     assert supervisor.process_state("broker-a").state == "stopped"
 
@@ -91,7 +91,7 @@ async def test_messages_of_an_ended_process_are_read_before_its_end_is_reported(
         await its.send_all(CONTROL.encode(Event(0, "ha_disconnected", {})))
         await its.aclose()
 
-    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled, check_runs=lambda: None))
     supervisor.processes.states.clear()  # it does not run yet
     await supervisor.spawn("broker-a")
     nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
@@ -108,6 +108,23 @@ async def test_a_broker_whose_recovery_stalls_fails_the_wait(supervisor: Supervi
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60
+
+
+async def test_a_broker_that_is_started_again_while_it_recovers_is_waited_for_once_more(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Another command does so: its progress begins anew. That was a KeyError."""
+    del autojump_clock
+
+    async def start_again() -> None:
+        await trio.sleep(40)
+        supervisor.processes.expect("broker-a", 1)
+
+    supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
+    nursery.start_soon(start_again)
+    with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
+        await supervisor.wait_ready("broker-a", 30)
+    assert trio.current_time() == 90
 
 
 async def test_of_many_nodes_only_some_start_at_once(
@@ -219,6 +236,22 @@ async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor
     supervisor.processes._changed(0, Exited(7, 0))
     with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
         await supervisor.wait_ready("broker-a")
+
+
+async def test_a_report_that_fails_does_not_affect_later_ones(supervisor: Supervisor, produce: str) -> None:
+    """The second one is about a process that was forgotten."""
+    reports: list[tuple[int, Report]] = [(0, Spawned(0, 7)), (1, Spawned(1, 8)), (0, Exited(7, 0))]
+
+    async def attend(changed: Callable[[int, Report], object]) -> None:
+        await trio.lowlevel.checkpoint()
+        for request_id, report in reports:
+            changed(request_id, report)
+
+    supervisor.processes.expect("broker-a-s", 1)
+    del supervisor.processes.states["broker-a-s"]
+    await supervisor.processes.attend_forks(cast("Any", SimpleNamespace(attend=attend)))
+    assert not supervisor.process_state(produce).is_alive
+    assert supervisor.processes.errors.counts == {"report of the fork server": 1}
 
 
 async def test_a_foreign_process_with_the_name_of_an_ended_one_is_rejected(
