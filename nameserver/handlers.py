@@ -2,8 +2,8 @@
 
 Class DefaultRequestProcessor; remoting-and-nameserver section 3.
 
-Any other code gets code 3 at once, and is counted. 4.9 does not reply, so that the peer waits for its time-out; 5.0 and
-later reply as we do (remoting#14).
+Any other code is counted and gets code 3 at once, but for IGNORED (remoting#14). 4.9 does not reply to any, so that the
+peer waits for its time-out; 5.0 and later reply as we do.
 """
 
 import logging
@@ -43,6 +43,13 @@ log = logging.getLogger(__name__)
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later get routes as strict JSON (remoting#16)."""
+
+IGNORED = frozenset({RequestCode.CONSUMER_SEND_MSG_BACK})
+"""Requests for brokers on whose time-out clients depend.
+
+While a master is dead, consumers of 4.9 send its failed messages back to a nameserver. They wait 5 s for a reply, and
+deliver the message again after 5 s more. A reply would double the rate of these deliveries.
+"""
 
 
 # -- brokers -------------------------------------------------------------------------------------

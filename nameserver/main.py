@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import trio
 
 from rmqlab.nameserver.config import NameserverConfig, load_config
-from rmqlab.nameserver.handlers import HANDLERS
+from rmqlab.nameserver.handlers import HANDLERS, IGNORED
 from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.runtime.net.callthread import caller
@@ -40,7 +40,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
         async with open_reactor(errors=link.errors, lingers=True) as reactor, trio.open_nursery() as nursery:
             calls = caller(reactor, nursery.start_soon)
             nameserver = Nameserver(config, kv, trio.current_time, link.emit, reactor.again, calls, link.errors)
-            dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit)
+            dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit, ignored=IGNORED)
 
             def snapshot() -> dict[str, Any]:
                 unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}

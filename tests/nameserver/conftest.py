@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rmqlab.nameserver.config import NameserverConfig
-from rmqlab.nameserver.handlers import HANDLERS
+from rmqlab.nameserver.handlers import HANDLERS, IGNORED
 from rmqlab.nameserver.kvconfig import load_kv_config
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32
@@ -81,7 +81,7 @@ class Bench:
     def __attrs_post_init__(self) -> None:
         kv = load_kv_config(self.config.kv_config_path)
         self.state = Nameserver(self.config, kv, lambda: self.now, self._note, self.turns.append, self.calls)
-        self.dispatcher = Dispatcher(HANDLERS, self.state)
+        self.dispatcher = Dispatcher(HANDLERS, self.state, ignored=IGNORED)
 
     @staticmethod
     def wire() -> Wire:

@@ -32,6 +32,14 @@ def test_any_other_code_is_answered_with_3_and_counted(bench: Any) -> None:
     assert sum(bench.dispatcher.unserved.values()) == 4
 
 
+def test_a_message_sent_back_to_a_nameserver_gets_no_reply_and_is_counted(bench: Any) -> None:
+    """remoting#14: Java's consumers depend on the time-out."""
+    wire = bench.wire()
+    assert bench.dispatcher.serve(wire, Command(RequestCode.CONSUMER_SEND_MSG_BACK)) is None
+    assert not wire.written
+    assert sum(bench.dispatcher.unserved.values()) == 1
+
+
 # -- routes --------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import collections
 import enum
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -178,6 +178,8 @@ class Dispatcher(Generic[S]):
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     emit: Callable[..., None] = _keep_silent
     """Emits an event for the 1st, 10th, 100th, ... unsupported request of each peer and code."""
+    ignored: Collection[int] = ()
+    """Codes of unsupported requests that get no reply: their senders time out."""
 
     def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> Request | None:
         """Handle one request and send its reply.
@@ -196,7 +198,7 @@ class Dispatcher(Generic[S]):
                 reply: Reply | None = refusal
             elif route is None:
                 self._count_unserved(channel.peer, command.code)
-                reply = not_supported(command.code)
+                reply = self._reply_to_unsupported(request)
             else:
                 header = None if route.header_type is None else command.header(route.header_type)
                 reply = route.handle(self.state, header, request)
@@ -211,6 +213,12 @@ class Dispatcher(Generic[S]):
             request.reply(reply)
             return None
         return None if request.is_answered else request
+
+    def _reply_to_unsupported(self, request: Request) -> Reply | None:
+        if request.command.code not in self.ignored:
+            return not_supported(request.command.code)
+        request.settle()  # else it would count as parked
+        return None
 
     def _count_unserved(self, peer: str, code: int) -> None:
         host = peer.rpartition(":")[0]
