@@ -23,8 +23,9 @@ from rmqlab.store.offline.sidefiles import side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
-from rmqlab.verdict.conditions import CLOCK
+from rmqlab.verdict.conditions import CLOCK, DISK
 from rmqlab.verdict.ends import END_KINDS, was_clean
+from rmqlab.verdict.farcommits import REMOVED_KINDS, FarCommit, QueueEnds, far_commits, judged_brokers
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.nodesettings import read_settings, why_no_index
 from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
@@ -59,7 +60,12 @@ from (
     left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
 group by all
 """
-_ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
+FAR_COMMITS = """
+select `group`, topic, broker, queue, max(offset) offset, min_by(node, struct(-offset, node)) node
+from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+group by `group`, topic, broker, queue
+"""
+ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
 
 
 def judge(run: Run) -> Iterator[Finding]:
@@ -69,7 +75,7 @@ def judge(run: Run) -> Iterator[Finding]:
     _, topics, queue_ends = run.batch(
         written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at), is_rare=True),
         Query(_TOPICS),
-        Query(_ENDS),
+        Query(ENDS),
     )
     (unindexed,) = run.previews(_FIRST_UNINDEXED)
     ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}
@@ -115,6 +121,27 @@ def offset_remarks(run: Run, groups_of: Mapping[str, Collection[str]], commits: 
         is_own = node in run.offsets.consumers and node not in run.misplaced
         if member.broker and is_settled and is_own:
             yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
+
+
+def commit_remarks(run: Run, commits: Sequence[Row], queue_ends: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each consumer with a commit beyond the end of its queue.
+
+    `commits` are the rows of FAR_COMMITS, `queue_ends` those of ENDS.
+    """
+    names = {run.members[node].broker for node in run.stores if node in run.members}
+    ends = QueueEnds(
+        by_queue={(row.broker, row.topic, row.queue): row.until for row in queue_ends},
+        known=[name for name in names if not run.unread_of({name})],
+        whole=[name for name in names if not any(_begins(run, name))],
+    )
+    brokers = judged_brokers(
+        names,
+        [one.node for one in run.cluster_events if one.kind in REMOVED_KINDS],
+        run.roles,
+        has_disk_fault=any(one.fields.get("fault") == DISK for one in run.cluster_events),
+    )
+    far = (FarCommit(**row.asDict()) for row in commits)
+    yield from far_commits(far, ends, brokers, run.conditions)
 
 
 def _marks_of(run: Run, node: str) -> Iterator[str]:
