@@ -35,7 +35,9 @@ def queues_of(delivery: Delivery) -> Sequence[Queue]:
     It names the message's topic, also if the message was in the retry topic of the group.
     """
     own = delivery.queue
-    return [own, attrs.evolve(own, topic=RETRY_PREFIX + delivery.group)] if (delivery.reconsume_times or 0) > 0 else [own]
+    return (
+        [own, attrs.evolve(own, topic=RETRY_PREFIX + delivery.group)] if (delivery.reconsume_times or 0) > 0 else [own]
+    )
 
 
 @attrs.frozen

@@ -29,6 +29,7 @@ from rmqlab.store.config import StoreConfig
 from rmqlab.store.keyindex.indexfile import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.log.loglayout import files_in, log_directory
+from rmqlab.store.offline.indexchains import broken_chains
 
 _LARGEST_RECORD: Final = 16 * 2**20
 """Bytes: a wrong entry may point at any four bytes, and a record has at most 4 MB of body by default."""
@@ -133,17 +134,17 @@ def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
                 " record with such a key: it is damaged, or the index of another broker"
             )
             continue
-        if tried:
-            lines = list(_miscounted(path, head, entries_at, most, records)) or list(
-                _misstated(path, head, entries_at, most, records)
-            )
-            yield from (f"{root.name}/index/{path.name}: {line}" for line in lines)
+        lines = list(_miscounted(path, head, entries_at, most, records)) if tried else []
+        if tried and not lines:
+            lines += _misstated(path, head, entries_at, most, records)
         used = _used_slots(path, slots)
         if used < head.slots // 2:
-            yield (
-                f"{root.name}/index/{path.name}: {head.slots - used} of its {head.slots} hash slots are empty: queries do not"
-                " find their keys"
+            lines.append(
+                f"{head.slots - used} of its {head.slots} hash slots are empty: queries do not find their keys"
             )
+        if tried and not lines:
+            lines += broken_chains(path, slots, min(head.count, most))
+        yield from (f"{root.name}/index/{path.name}: {line}" for line in lines)
 
 
 def _index_sizes(config: Path) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Commits beyond their queue's end that only a journal has: named, unless something explains them."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,10 @@ def insert(run: MadeUpRun, add: Callable[[], object]) -> None:
     run.entries += [attrs.evolve(one, at_millis=one.at_millis + max(0, gained)) for one in later]
 
 
-def commit_far(run: MadeUpRun, offset: int = 500, **place: int) -> None:
+def commit_far(run: MadeUpRun, offset: int = 500) -> None:
     """Commit beyond the queue's end, then its end again."""
-    insert(run, lambda: (run.commit(offset, **place), run.commit(END, **place)))
+    for one in (offset, END):
+        insert(run, functools.partial(run.commit, one))
 
 
 def lines(run: MadeUpRun, directory: Path) -> list[str]:

@@ -11,7 +11,9 @@ from rmqlab.verdict.findings import Findings
 CONSUMERS = ("consume-1", "consume-2")
 
 
-def assign(run: MadeUpRun, node: str, added: Sequence[int] = (), removed: Sequence[int] = (), topic: str = "orders") -> None:
+def assign(
+    run: MadeUpRun, node: str, added: Sequence[int] = (), removed: Sequence[int] = (), topic: str = "orders"
+) -> None:
     """End a round of assignments."""
     names = {"added": added, "removed": removed}
     queues = {name: [f"{topic}@broker-a:{queue}" for queue in found] for name, found in names.items()}
