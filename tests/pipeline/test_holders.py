@@ -9,8 +9,9 @@ from tests.cluster.checks.test_holders import CONSUMERS, assign, go_on, run_of_t
 from tests.pipeline.violations import differences, write_run
 
 if TYPE_CHECKING:
-    from rmqlab.cluster.checks.testing import MadeUpRun
     from pyspark.sql import SparkSession
+
+    from rmqlab.cluster.checks.testing import MadeUpRun
 
 UNHELD, UNDER_WAY, RELEASED, RETRIED, SHARED = range(5)
 """Queues, each with a message of the same number."""
