@@ -8,7 +8,7 @@ from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.cluster.checks.storefiles import queue_ends
 from rmqlab.store.log.loglayout import log_directory
-from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.sidefiles import COPIED, side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.conditions import CLOCK, DISK, Conditions
@@ -27,6 +27,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
         roots,
         history.roles.followers,
         masters=history.roles.last_masters,
+        copiers={one.node for one in (*history.entries, *history.closing) if one.kind == COPIED},
         after_power_loss=losses,
         unclean=unclean,
         are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in history.of_kind("fault_applied")),

@@ -118,15 +118,15 @@ that are neither zero nor the begin of a record: no broker writes them.
 ### Warnings about files
 
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
-lost power); topics and groups that a master and its slave configure differently although both tables have the same
-version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
-such a key, with an empty entry, with empty hash slots or a broken chain of one, with another number of entries, other
-messages or other times than its head states, or with a name that is no time or not in the order of its messages; a
-missing table that the broker certainly wrote, if it always stopped in good order; log files that two nodes share by
-links. In a run without faults, also: the file `abort` of a broker that stopped in good order (a full or failing disk,
-or records without queue entries as after a divergence, leave it as well), or its absence after a kill; a checkpoint
-that is missing or invalid after a stop in good order, or with a later time than the last record of a whole log; log
-files of different sizes, or with other names than offsets.
+lost power); topics and groups that a master and its slave configure differently, or one of them lacks, although both
+tables have the same version; an index file of a node that always stopped in good order, of whose entries many do not
+lead to a record with such a key, with an empty entry or entries out of order, with empty hash slots or a broken chain
+of one, with fewer or more entries, other messages or other times than its head states, or with a name that is no time
+or not in the order of its messages; a missing table that the broker certainly wrote, if it always stopped in good
+order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped
+in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as well), or its
+absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later time than the
+last record of a whole log; log files of different sizes, or with other names than offsets.
 
 A further warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
@@ -166,8 +166,8 @@ Some changes are not reported. In one log alone, those of records are `divergenc
 * another profile in the supervisor's journal, if single brokers have their own, as after `restart --set profile=...`;
   files that an operator changed by `config set` are not compared with the journal either;
 * some of the events `log_sampled`, removed with a new checksum: a broker's journal must have one;
-* single entries of an index file with another commit log offset: the chains of hash slots do not have it. In files of
-  more than 131,071 entries chains are not followed, and only empty entries are reported;
+* single entries of an index file with another time, or another commit log offset that keeps their order. In files of
+  more than 131,071 entries, only empty entries are reported;
 * an index file with another name of the right form, if the order of the files stays the same;
 * another run's journal in the same span of time before version 4;
 * the journal of a simulation of the same seed and the same cluster, but with other faults or another load, because

@@ -66,6 +66,14 @@ def test_each_slot_and_each_link_is_followed(tmp_path: Path) -> None:
         assert f"its entry {number}, of the message at" in line
 
 
+def test_messages_out_of_order_are_found(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    path = index_of(root)
+    put(path, ENTRIES_AT + 20 * 7 + 4, struct.pack(">q", 1))
+    (line,) = foreign_indexes(root)
+    assert "its entry 7 is of a message at 1, and the entry before it of one at" in line
+
+
 def test_an_index_that_a_broker_cut_has_whole_chains(tmp_path: Path) -> None:
     path = index_of(make_store(tmp_path / "a", "A"))
     for kept in range(count_of(path) - 1, 1, -3):

@@ -19,7 +19,7 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.offline.irregularfiles import why_unreadable
-from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.sidefiles import COPIED, side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
@@ -100,6 +100,7 @@ def remarks(run: Run) -> Iterator[str]:
         roots,
         run.roles.followers,
         masters=run.roles.last_masters,
+        copiers={row.node for row in run.event_times if row.kind == COPIED},
         after_power_loss=losses,
         unclean=unclean,
         are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in faults),

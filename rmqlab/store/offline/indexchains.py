@@ -58,8 +58,9 @@ def _offsets_around(path: Path, slots: int, count: int, number: int) -> Iterator
 
 
 def _strayed(path: Path, slots: int, count: int) -> Iterator[str]:
-    """Yield a line for each entry that does not lead to the one before it, and each slot without its newest entry."""
+    """Yield a line for each entry out of its order, and each slot without its newest entry."""
     newest: dict[int, int] = {}
+    reached = 0
     with open_regular(path) as file:
         file.seek(INDEX_HEADER.size)
         table = file.read(INDEX_SLOT.size * slots)
@@ -72,7 +73,9 @@ def _strayed(path: Path, slots: int, count: int) -> Iterator[str]:
                 f"its entry {number}, of the message at {offset}, leads to entry {before}, and the one before it in its"
                 f" hash slot is {newest.get(slot, 0)}: queries do not find all keys of the slot"
             )
-        newest[slot] = number
+        if offset < reached:
+            yield f"its entry {number} is of a message at {offset}, and the entry before it of one at {reached}"
+        newest[slot], reached = number, offset
     for slot, number in newest.items():
         (stated,) = INDEX_SLOT.unpack_from(table, INDEX_SLOT.size * slot)
         if stated != number:
