@@ -189,6 +189,8 @@ class _Causes:
             return "rebalance", f"{before.node} received it before, and no commit was beyond it"
         if self._assigned_at(delivery) > moment_of(before.entry):
             return "rebalance", f"{delivery.node} was assigned {delivery.queue} again"
+        if self._holders.was_under_way(before, delivery):
+            return "rebalance", f"{delivery.node} was assigned {delivery.queue} again while calls were under way"
         if _is_same_entry(delivery.entry, before.entry):
             return "unexplained", "the journal has this entry twice"
         return "unexplained", f"{delivery.node} received it before, and kept {delivery.queue}"

@@ -65,6 +65,11 @@ class _Life:
         changes = (one for one in self.rounds.get(queue.topic, ()) if name in one.added or name in one.removed)
         return max(itertools.takewhile(lambda one: one.at <= at, changes), key=lambda one: one.at, default=None)
 
+    def has_again(self, queue: Queue, change: _Round) -> bool:
+        """Return True if a round added a queue that an earlier one had added."""
+        rounds = self.rounds.get(queue.topic, ())
+        return str(queue) in change.added and any(one.at < change.at and str(queue) in one.added for one in rounds)
+
     def next_round(self, queue: Queue, at: Moment) -> _Round | None:
         return next((one for one in self.rounds.get(queue.topic, ()) if one.at > at), None)
 
@@ -87,6 +92,20 @@ class Holders:
     def why_odd(self, first: Delivery, second: Delivery) -> str:
         """Return why no rebalance explains a second delivery, at another consumer; empty if one may."""
         return self._why_not_held(second) or self._why_both_held(first, second)
+
+    def was_under_way(self, first: Delivery, second: Delivery) -> bool:
+        """Return True if the first delivery may be of a call that began before its consumer was assigned the queue again.
+
+        It ends after the assignment, and the consumer receives the message from the queue once more.
+        """
+        life, at = self._life(second), moment_of(second.entry)
+        return life is not None and any(
+            life.has_again(queue, change)
+            and change.at < moment_of(first.entry)
+            and self._calls_since(change.at, first) <= CALLS_AT_ONCE
+            for queue in queues_of(second)
+            if (change := life.last_change(queue, at)) is not None
+        )
 
     def _why_not_held(self, delivery: Delivery) -> str:
         """Return why a consumer cannot have had the queue of its delivery; empty if it may have had it."""

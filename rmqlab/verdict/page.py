@@ -126,7 +126,7 @@ or not in the order of its messages; a missing table that the broker certainly w
 order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped
 in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as well), or its
 absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later time than the
-last record of a whole log; log files of different sizes, or with other names than offsets.
+last record of a whole log; log files or queue files of different sizes, or with other names than offsets.
 
 A further warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a

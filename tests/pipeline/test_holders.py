@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from rmqlab.cluster.checks.testing import MadeUpRun
 
-UNHELD, UNDER_WAY, RELEASED, RETRIED, SHARED = range(5)
+UNHELD, UNDER_WAY, RELEASED, RETRIED, SHARED, AGAIN = range(6)
 """Queues, each with a message of the same number."""
-EXPECTED = {"redelivery": 2, "rebalance": 5, "unexplained": 3, "offset_rollback": 1, "client_retry": 0}
+EXPECTED = {"redelivery": 2, "rebalance": 6, "unexplained": 3, "offset_rollback": 1, "client_retry": 0}
 
 
 def deliver_to_both(run: "MadeUpRun", queue: int, times: int = 0) -> None:
@@ -25,8 +25,8 @@ def deliver_to_both(run: "MadeUpRun", queue: int, times: int = 0) -> None:
 
 def odd_run() -> "MadeUpRun":
     """One duplicate of each kind of queue."""
-    run = run_of_two([UNHELD, RELEASED, RETRIED, SHARED], [RELEASED, RETRIED, SHARED])
-    for queue in (UNDER_WAY, RELEASED, RETRIED, SHARED):
+    run = run_of_two([UNHELD, RELEASED, RETRIED, SHARED, AGAIN], [RELEASED, RETRIED, SHARED])
+    for queue in (UNDER_WAY, RELEASED, RETRIED, SHARED, AGAIN):
         run.send(queue, queue_id=queue)
     deliver_to_both(run, UNHELD)
     assign(run, "consume-2", removed=[RELEASED])
@@ -34,6 +34,9 @@ def odd_run() -> "MadeUpRun":
     deliver_to_both(run, UNDER_WAY)
     assign(run, "consume-1", [UNDER_WAY])
     assign(run, "consume-2", [UNDER_WAY])
+    assign(run, "consume-1", [AGAIN], removed=[AGAIN])
+    for _ in range(2):
+        run.deliver(AGAIN, 0, queue_id=AGAIN)
     for times in (0, 1, 2, 2):
         run.deliver(RETRIED, 0, queue_id=RETRIED, times=times)
     assign(run, "consume-2", [RETRIED], topic="%RETRY%shop")

@@ -17,13 +17,13 @@ def judge(run: Run) -> Iterator[Finding]:
     Writes the tables `offset_moves`, `offset_floors` and `repeats`.
     """
     offsets = offsetfiles.read(run)
-    *_, elsewhere, disturbances = run.batch(
+    *_, again, disturbances = run.batch(
         written("offset_moves", rollbacks.MOVES, is_rare=True),
         Query(duplicates.REPEATED, "repeated"),
-        Query(duplicates.ELSEWHERE),
+        Query(duplicates.AGAIN),
         Query(holders.DISTURBANCES),
     )
-    causes = duplicates.causes(run, disturbances, is_elsewhere=bool(elsewhere))
+    causes = duplicates.causes(run, disturbances, is_any_again=bool(again))
     floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", causes))
     yield from rollbacks.judge(run)
     yield from ownoffsets.judge(run)

@@ -33,8 +33,8 @@ with several as (
 )
 select *, if(tries > 0, again, latest) same from numbered where nth > 1
 """
-ELSEWHERE = "select 1 from repeated where same.node != node limit 1"
-_NONE_ODD = "odd as (select seq pair from repeated where false)"
+AGAIN = "select 1 from repeated where same is not null limit 1"
+_NONE_AGAIN = "odd as (select seq pair from repeated where false), under_way as (select * from odd)"
 
 _CAUSES = f"""
 with places as (
@@ -64,32 +64,33 @@ with places as (
         on r.`group` = c.`group` and r.of_topic = c.topic and r.broker = c.broker and r.queue = c.queue
         and c.at <= coalesce(a.taken_at, r.at)
     where r.same.node != r.node or a.taken_at is not null group by r.seq
-), others as (select * from repeated where same.node != node), {{odd}}
+), {{holders}}
 select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
     case when r.same is null and r.tries > 0 then 'redelivery'
         when r.same is null then 'client_retry'
         when m.seq is not null then 'offset_rollback'
-        when o.pair is not null then 'unexplained'
+        when o.pair is not null and r.same.node != r.node then 'unexplained'
         when c.farthest > r.offset then 'offset_rollback'
-        when r.same.node != r.node or a.taken_at is not null then 'rebalance'
+        when r.same.node != r.node or a.taken_at is not null or w.pair is not null then 'rebalance'
         else 'unexplained' end cause,
     coalesce(r.same.node = r.node and r.same.at = r.at, false) is_entry_again
 from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
     left join asked a on r.seq = a.seq left join odd o on r.seq = o.pair
+    left join under_way w on r.seq = w.pair
 """
 
 _REPEATS = Preview("repeats", ("cause", "broker"), ("seq",))
 
 
-def causes(run: Run, disturbances: Sequence[Row], *, is_elsewhere: bool) -> str:
+def causes(run: Run, disturbances: Sequence[Row], *, is_any_again: bool) -> str:
     """Return the query of `repeats`.
 
-    `disturbances` are the rows of `holders.DISTURBANCES`. `is_elsewhere` is True if `ELSEWHERE` has a row.
+    `disturbances` are the rows of `holders.DISTURBANCES`. `is_any_again` is True if `AGAIN` has a row.
     """
-    if not is_elsewhere:
-        return _CAUSES.format(odd=_NONE_ODD)
+    if not is_any_again:
+        return _CAUSES.format(holders=_NONE_AGAIN)
     holders.share(run, disturbances)
-    return _CAUSES.format(odd=holders.ODD.format(slack=run.conditions.slack))
+    return _CAUSES.format(holders=holders.ODD.format(slack=run.conditions.slack))
 
 
 def judge(run: Run) -> Iterator[Finding]:

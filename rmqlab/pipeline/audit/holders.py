@@ -41,15 +41,17 @@ lives as (
     from raw_events where kind = '{OPENED}'
 ), rounds as ({_ROUNDS}), sides as (
     select seq pair, 2 side, seq, at, node, same.at first_at, `group`, topic, broker, queue, tries
-    from others
+    from repeated where same is not null
     union all
-    select seq, 1, same.seq, same.at, same.node, same.at, `group`, topic, broker, queue, tries from others
+    select seq, 1, same.seq, same.at, same.node, same.at, `group`, topic, broker, queue, tries from repeated
+    where same.node != node
 ), named as (
     select *, concat(of_topic, '@', broker, ':', queue) name
     from (select *, explode(if(tries > 0, array(topic, {RETRY_TOPIC}), array(topic))) of_topic from sides)
 ), states as (
     select n.pair, n.side, n.of_topic, n.seq, n.at, n.node, n.first_at, n.topic, n.broker, n.queue, n.tries,
-        l.ended is not null is_followed, count(r.seq) rounds, coalesce(bool_or(r.is_cut), false) is_cut,
+        l.ended is not null is_followed, count(r.seq) rounds,
+        count_if(r.seq <= n.seq and array_contains(r.added, n.name)) adds, coalesce(bool_or(r.is_cut), false) is_cut,
         max(named_struct('seq', r.seq, 'adds', array_contains(r.added, n.name))) filter (
             where r.seq <= n.seq and (array_contains(r.added, n.name) or array_contains(r.removed, n.name))) change,
         min(named_struct('seq', r.seq, 'adds', array_contains(r.added, n.name))) filter (
@@ -75,6 +77,14 @@ lives as (
         join calm_spans m on s.first_at between m.since and m.until
     where s.change.adds and not s.is_cut and not coalesce(s.following.adds, false)
     group by s.pair having count(distinct s.side, s.of_topic) = max(if(s.tries > 0, 4, 2))
+), under_way as (
+    -- A call that began before the queue was assigned again ends after that.
+    select distinct pair from (
+        select s.pair, s.of_topic from states s join repeated r on s.pair = r.seq join deliveries d
+            on s.node = d.node and s.topic = d.topic and s.broker = d.broker and s.queue = d.queue
+            and d.seq > s.change.seq and d.seq <= r.same.seq
+        where r.same.node = s.node and s.change.adds and s.adds > 1 and not s.is_cut
+        group by s.pair, s.of_topic having count(*) <= {CALLS_AT_ONCE})
 ), odd as (select pair from unheld union select pair from both_held)
 """
 

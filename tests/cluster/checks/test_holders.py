@@ -252,3 +252,27 @@ def test_a_retry_topic_whose_offset_moved_back_is_a_rollback() -> None:
         run.deliver(0, 0, times=1)
         run.add("broker-a-s", "consumer_offsets_overwritten", key="%RETRY%shop@shop", queues={0: [5, 0]})
     assert causes(run.judge()) == ["offset_rollback", "redelivery"]
+
+
+@pytest.mark.parametrize(("calls", "cause"), [(20, "rebalance"), (21, "unexplained")])
+def test_calls_under_way_when_a_queue_is_assigned_again_are_a_rebalance(calls: int, cause: str) -> None:
+    """A play of a simulated cluster found calls of 20 s each."""
+    run = run_of_two([0], [])
+    for number in range(1, calls):
+        run.send(number)
+    assign(run, "consume-1", removed=[0])
+    assign(run, "consume-1", [0])
+    for number in range(calls):
+        run.deliver(number, number)
+    run.deliver(calls - 1, calls - 1)
+    assert causes(run.judge()) == [cause]
+
+
+def test_calls_under_way_end_with_their_process() -> None:
+    run = run_of_two([0], [])
+    run.end("consume-1")
+    run.add("consume-1", OPENED, run="a")
+    assign(run, "consume-1", [0])
+    for _ in range(2):
+        run.deliver(0, 0)
+    assert causes(run.judge()) == ["unexplained"]
