@@ -206,8 +206,9 @@ class _Causes:
         return ""
 
     def _committed_beyond(self, delivery: Delivery, before: Delivery, queue: Queue) -> str:
-        """Return which offset beyond a delivery a new owner of the queue must have found; empty if none.
+        """Return the offset beyond a delivery that a new owner of the queue must find.
 
+        Empty if there is none.
         A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
         """
         asked = self._assigned_at(delivery)

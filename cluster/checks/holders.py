@@ -90,12 +90,16 @@ class Holders:
             self._lives[node] = list(_lives(sorted(entries, key=moment_of)))
 
     def why_odd(self, first: Delivery, second: Delivery) -> str:
-        """Return why no rebalance explains a second delivery, at another consumer; empty if one may."""
+        """Return why no rebalance explains a delivery at another consumer.
+
+        Empty if one may explain it.
+        """
         return self._why_not_held(second) or self._why_both_held(first, second)
 
     def was_under_way(self, first: Delivery, second: Delivery) -> bool:
-        """Return True if the first delivery may be of a call that began before its consumer was assigned the queue again.
+        """Return True if the first delivery may be of a call from before an assignment.
 
+        Its consumer was assigned the queue again while the call was under way.
         It ends after the assignment, and the consumer receives the message from the queue once more.
         """
         life, at = self._life(second), moment_of(second.entry)
@@ -108,7 +112,10 @@ class Holders:
         )
 
     def _why_not_held(self, delivery: Delivery) -> str:
-        """Return why a consumer cannot have had the queue of its delivery; empty if it may have had it."""
+        """Return why a consumer cannot have had the queue of its delivery.
+
+        Empty if it may have had it.
+        """
         life, at = self._life(delivery), moment_of(delivery.entry)
         if life is None or not all(life.rounds.get(queue.topic) for queue in queues_of(delivery)):
             return ""
@@ -117,7 +124,10 @@ class Holders:
         return f"{delivery.node} received it without {delivery.queue}"
 
     def _why_both_held(self, first: Delivery, second: Delivery) -> str:
-        """Return how long both had held a queue when the first received a message; empty if that is in order."""
+        """Return how long both had held a queue when the first received a message.
+
+        Empty if that is in order.
+        """
         if not any(since <= first.at <= until for since, until in self._calm):
             return ""
         found = [self._held_since(one, queue) for queue in queues_of(second) for one in (first, second)]
@@ -138,12 +148,12 @@ class Holders:
         return is_added or (change is not None and self._calls_since(change.at, delivery) <= CALLS_AT_ONCE)
 
     def _calls_since(self, released: Moment, delivery: Delivery) -> int:
-        """Return how many messages of the queue the consumer has received since it released it."""
+        """Return how many messages of the queue the consumer received since then."""
         moments = self._received[delivery.node, delivery.queue]
         return bisect.bisect_right(moments, moment_of(delivery.entry)) - bisect.bisect_right(moments, released)
 
     def _held_since(self, delivery: Delivery, queue: Queue) -> int | None:
-        """Return since when the consumer surely had the queue of a delivery, until a later time."""
+        """Return since when the consumer surely had the queue of a delivery."""
         life, at = self._life(delivery), moment_of(delivery.entry)
         change = life and life.last_change(queue, at)
         if not life or not change or str(queue) not in change.added:

@@ -55,8 +55,9 @@ def _not_committed(history: History) -> Iterator[JournalEntry]:
 
 
 def _checked_in_silence(history: History, conditions: Conditions) -> set[tuple[Queue, int]]:
-    """Return the half messages whose state a broker checked with a producer that may have no journal.
+    """Return the half messages that a producer without a journal may have committed.
 
+    A broker checked their state.
     By their place: a broker stores a half message again before it checks it.
     """
     return {

@@ -197,7 +197,7 @@ def change_index_link(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def _an_index_entry(copy: RunCopy, node: str) -> tuple[Path, int]:
-    """Choose an entry of an index file, with others before and behind it; return file and place."""
+    """Choose an entry in the middle of an index file; return file and place."""
     path, count = copy.choose(_counted_indexes(copy, node), f"index file of {node} with entries")
     slots, _ = index_size(copy.root / node / "config.toml")
     number = copy.choose(range(2, count - 1), f"entry in the middle of an index file of {node}")

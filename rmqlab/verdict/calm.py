@@ -1,5 +1,6 @@
-"""Times in which nothing disturbed a cluster, so the members of a group must have agreed on their queues.
+"""Times in which members of a group must agree on their queues.
 
+Nothing disturbed the cluster.
 Members rebalance every 20 s and after each change, by the members that a broker names and by their own route. They
 send heartbeats and read routes every 30 s. A broker forgets a silent member after 120 s (ClientHousekeepingService).
 """
@@ -27,15 +28,19 @@ _LASTING: Final = "operated"
 
 
 def settled_after(slack: int) -> int:
-    """Return the milliseconds until members agree; a busy machine may be late by `slack`."""
+    """Return the milliseconds until members agree.
+
+    A busy machine may be late by `slack`.
+    """
     return max(SETTLED_MILLIS, slack)
 
 
 def calm_spans(
     events: Iterable[tuple[int, str, str, Mapping[str, Any]]], ended_at: int, settled: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each time before which nothing has happened for `settled` milliseconds.
+    """Yield begin and end of each calm time.
 
+    Nothing has happened for `settled` milliseconds before it.
     `events` are those of DISTURBING_KINDS as (time, node, kind, fields), in their order.
     """
     calm_from: int | None = None

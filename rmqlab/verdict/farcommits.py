@@ -52,8 +52,9 @@ def judged_brokers(brokers: Collection[str], losers: Iterable[str], roles: Roles
 def far_commits(
     commits: Iterable[FarCommit], ends: QueueEnds, brokers: Collection[str], conditions: Conditions
 ) -> Iterator[str]:
-    """Yield a line for each consumer and group with a commit beyond its queue's end: the farthest one.
+    """Yield a line for each consumer and group with a commit beyond its queue's end.
 
+    It has the farthest one.
     Not of groups that a request reset: it may set any offset.
     """
     worst: dict[tuple[str, str], tuple[int, str]] = {}

@@ -1,4 +1,4 @@
-"""Both judges agree about consumers without their queue, two holders at once, and commits beyond a queue's end."""
+"""Both judges agree about holders of queues, and commits beyond their ends."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

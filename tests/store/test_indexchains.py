@@ -1,4 +1,4 @@
-"""Entries of index files that queries do not reach: each is found, and no chain that a broker wrote."""
+"""Entries of index files that queries do not reach are found, and no others."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Consumers that cannot have had the queue of a duplicate, or had it together with another one without a cause.
+"""Consumers that cannot have had the queue of a duplicate, or shared it too long.
 
 The rules are those of cluster/checks/holders.py.
 """

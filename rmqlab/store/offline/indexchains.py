@@ -34,7 +34,7 @@ def broken_chains(path: Path, slots: int, count: int) -> Iterator[str]:
 
 
 def _empty_entries(path: Path, slots: int, count: int) -> Iterator[int]:
-    """Yield the numbers of entries without any value. That of the first message of a log may look so, but for its key."""
+    """Yield the numbers of entries without any value."""
     nothing = bytes(INDEX_ENTRY.size)
     with open_regular(path) as file:
         file.seek(_entries_at(slots) + INDEX_ENTRY.size)
@@ -58,7 +58,7 @@ def _offsets_around(path: Path, slots: int, count: int, number: int) -> Iterator
 
 
 def _strayed(path: Path, slots: int, count: int) -> Iterator[str]:
-    """Yield a line for each entry out of its order, and each slot without its newest entry."""
+    """Yield a line for each entry out of order and each slot with a wrong entry."""
     newest: dict[int, int] = {}
     reached = 0
     with open_regular(path) as file:

@@ -40,7 +40,7 @@ def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> It
 
 
 def odd_log_files(root: Path) -> Iterator[str]:
-    """Yield the files of a commit log and of consume queues that a broker of 4.9.8 does not load.
+    """Yield the files of log and queues that a broker of 4.9.8 does not load.
 
     Their names are offsets, and all of a kind have one size (MappedFileQueue.load).
     """

@@ -1,4 +1,4 @@
-"""Commits beyond their queue's end that only a journal has: named, unless something explains them."""
+"""Commits beyond their queue's end that only a journal has are named."""
 
 import functools
 from collections.abc import Callable

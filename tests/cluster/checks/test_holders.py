@@ -1,4 +1,4 @@
-"""Duplicates at consumers that cannot have the queue, or have it together without a cause."""
+"""Duplicates at consumers without the queue, or that share it too long."""
 
 from collections.abc import Callable, Sequence
 

@@ -80,7 +80,7 @@ def test_it_is_unknown_without_sends_or_stores() -> None:
 
 
 def checked(run: MadeUpRun, message_id: str, client_id: str, *, asked: bool = True) -> None:
-    """Check a half message with a producer of the group, and store it under its own topic."""
+    """Check a half message with a producer, and store it under its own topic."""
     for number, node in enumerate(("produce-1", "produce-2"), 100):
         run.add(node, "node_spawned", pid=number)
     run.add("broker-a", "producer_joined", group="bank", client_id=client_id)
