@@ -99,8 +99,7 @@ class Holders:
     def was_under_way(self, first: Delivery, second: Delivery) -> bool:
         """Return True if the first delivery may be of a call from before an assignment.
 
-        Its consumer was assigned the queue again while the call was under way.
-        It ends after the assignment, and the consumer receives the message from the queue once more.
+        Its consumer was assigned the queue again while the call was under way, and receives the message once more.
         """
         life, at = self._life(second), moment_of(second.entry)
         return life is not None and any(

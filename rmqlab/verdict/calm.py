@@ -1,8 +1,8 @@
 """Times in which members of a group must agree on their queues.
 
-Nothing disturbed the cluster.
-Members rebalance every 20 s and after each change, by the members that a broker names and by their own route. They
-send heartbeats and read routes every 30 s. A broker forgets a silent member after 120 s (ClientHousekeepingService).
+Nothing disturbs the cluster then. Members rebalance every 20 s and after each change, by the members that a broker
+names and by their own route. They send heartbeats and read routes every 30 s. A broker forgets a silent member after
+120 s (ClientHousekeepingService).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
