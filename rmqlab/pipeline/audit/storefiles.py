@@ -60,12 +60,14 @@ from (
     left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
 group by all
 """
-FAR_COMMITS = """
-select `group`, topic, broker, queue, max(offset) offset, min_by(node, struct(-offset, node)) node
-from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
-group by `group`, topic, broker, queue
+_ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
+FAR_COMMITS = f"""
+select c.*, e.until
+from (select `group`, topic, broker, queue, max(offset) offset, min_by(node, struct(-offset, node)) node
+    from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+    group by `group`, topic, broker, queue) c
+    left join ({_ENDS}) e on c.broker = e.broker and c.topic = e.topic and c.queue = e.queue
 """
-ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
 
 
 def judge(run: Run) -> Iterator[Finding]:
@@ -75,7 +77,7 @@ def judge(run: Run) -> Iterator[Finding]:
     _, topics, queue_ends = run.batch(
         written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at), is_rare=True),
         Query(_TOPICS),
-        Query(ENDS),
+        Query(_ENDS),
     )
     (unindexed,) = run.previews(_FIRST_UNINDEXED)
     ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}
@@ -124,14 +126,14 @@ def offset_remarks(run: Run, groups_of: Mapping[str, Collection[str]], commits: 
             yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
 
 
-def commit_remarks(run: Run, commits: Sequence[Row], queue_ends: Sequence[Row]) -> Iterator[str]:
+def commit_remarks(run: Run, commits: Sequence[Row]) -> Iterator[str]:
     """Yield a line for each consumer with a commit beyond the end of its queue.
 
-    `commits` are the rows of FAR_COMMITS, `queue_ends` those of ENDS.
+    `commits` are the rows of FAR_COMMITS.
     """
     names = {run.members[node].broker for node in run.stores if node in run.members}
     ends = QueueEnds(
-        by_queue={(row.broker, row.topic, row.queue): row.until for row in queue_ends},
+        by_queue={(row.broker, row.topic, row.queue): row.until for row in commits if row.until is not None},
         known=[name for name in names if not run.unread_of({name})],
         whole=[name for name in names if not any(_begins(run, name))],
     )
@@ -141,7 +143,8 @@ def commit_remarks(run: Run, commits: Sequence[Row], queue_ends: Sequence[Row]) 
         run.roles,
         has_disk_fault=any(one.fields.get("fault") == DISK for one in run.cluster_events),
     )
-    far = (FarCommit(**row.asDict()) for row in commits)
+    names_of = ("node", "group", "topic", "broker", "queue", "offset")
+    far = (FarCommit(**{name: row[name] for name in names_of}) for row in commits)
     yield from far_commits(far, ends, brokers, run.conditions)
 
 
