@@ -85,7 +85,7 @@ scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one 
 clean-runs: $(VENV)/.ready  ## random faults under SEEDS=50 seeds, and no finding that they do not explain
 	$(BIN)/python -m tests.clean_runs --seeds $(or $(SEEDS),50)
 
-planted: $(VENV)/.spark     ## 96 kinds of violations planted in a recorded run: both judges must find each; a few minutes
+planted: $(VENV)/.spark     ## 99 kinds of violations planted in a recorded run: both judges must find each; a few minutes
 	$(BIN)/python -m tests.planted
 
 hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master: a minute or two of 2 cores

@@ -57,7 +57,6 @@ from rmqlab.verdict.straystores import stray_remarks, stray_stores
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
-    duplicates.judge,
     order.judge,
     unavailability.judge,
     detection.judge,
@@ -71,7 +70,6 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     unstored.judge,
     places.judge,
     contents.judge,
-    uncommitted.judge,
     tablefiles.judge,
     clocks.judge,
 )
@@ -131,6 +129,8 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     """Compute all metrics, and derive the verdict from them."""
     measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
+        *duplicates.judge(history, stores, conditions),
+        *uncommitted.judge(history, stores, conditions),
         *unreplicated.judge(history, stores, conditions.role),
         *ownoffsets.judge(history, stores, conditions),
         *origins.judge(history, stores, conditions),
@@ -145,6 +145,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *stores.remarks,
         *sidefiles.remarks(history, stores),
         *sidefiles.offset_remarks(history, stores, conditions),
+        *sidefiles.commit_remarks(history, stores, conditions),
     )
     earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced, conditions.broker_names)
     return conclude(earned, METRICS, conditions, remarks)

@@ -3,12 +3,13 @@
 `stored_twice` counts messages at more than one place (broker name, queue, queue offset) of the topic they were sent to:
 a client retried a send whose first attempt had been stored. `duplicates` counts deliveries of a message to a group
 beyond the first, each under one cause, tried in this order:
-  - `redelivery`: the consumer had handed it back (reconsume times above 0).
+  - `redelivery`: the consumer had handed it back: its reconsume times are above 0, and new at its place.
   - `client_retry`: its place differs from the previous one, so it is stored twice.
   - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
     sync or a correction of the consumer), after a request reset the group's offsets, or to a consumer that took over
     the queue after a commit beyond it.
-  - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.
+  - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again. But not by
+    one that did not have the queue, and not while both had it without a cause (holders.py).
   - `unexplained`: no cause is known: a consumer that keeps its queue pulls no offset twice. Also an entry that a
     journal has twice.
 
@@ -25,24 +26,26 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.events import Delivery, Queue, Send
 from rmqlab.cluster.checks.history import History
+from rmqlab.cluster.checks.holders import Holders, Moment, moment_of, queues_of
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.cluster.checks.sentmessages import sent_messages
 from rmqlab.runtime.journals.journalentry import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
+from rmqlab.verdict.conditions import Conditions
 from rmqlab.verdict.findings import Evidence, Finding, count_of, listed, unknown, without_id
 
 _DELIVERIES = "deliveries"
 
 
-def judge(history: History, stores: Stores) -> Iterator[Finding]:
+def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[Finding]:
     """Yield the findings of `catalogue.DUPLICATES`."""
     yield _judge_stored_twice(history, stores)
     if not history.deliveries:
         for row in DUPLICATES[1:]:
             yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
         return
-    repeats = list(find_repeats(history))
+    repeats = list(find_repeats(history, conditions.slack))
     nameless = sum(not delivery.message_id for delivery in history.deliveries)
     for cause in ("", *DUPLICATE_CAUSES):
         found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
@@ -118,10 +121,13 @@ class Repeat:
     """The latest earlier delivery of the message to the group."""
 
 
-def find_repeats(history: History) -> Iterator[Repeat]:
-    """Yield every repeated delivery of a message with an id, by time."""
+def find_repeats(history: History, slack: int) -> Iterator[Repeat]:
+    """Yield every repeated delivery of a message with an id, by time.
+
+    `slack` are the milliseconds after which nothing is late any more.
+    """
     seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
-    causes = _Causes(history)
+    causes = _Causes(history, Holders(history, slack))
     for delivery in filter(operator.attrgetter("message_id"), history.deliveries):
         earlier = seen[delivery.group, delivery.message_id]
         if earlier:
@@ -130,19 +136,14 @@ def find_repeats(history: History) -> Iterator[Repeat]:
         earlier.append(delivery)
 
 
-_Moment = tuple[int, str, int]
-"""Time, node and place in its journal: they order the events of one millisecond, too."""
-_NEVER: _Moment = (-1, "", 0)
-
-
-def _moment(entry: JournalEntry) -> _Moment:
-    return entry.at_millis, entry.node, entry.seq
+_NEVER: Moment = (-1, "", 0)
 
 
 class _Causes:
     """Events that explain repeats: commits, moved offsets, assigned queues."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, holders: Holders) -> None:
+        self._holders = holders
         self._rollbacks: dict[tuple[str, Queue], list[Rollback]] = collections.defaultdict(list)
         for rollback in find_rollbacks(history):
             self._rollbacks[rollback.group, rollback.queue].append(rollback)
@@ -150,61 +151,87 @@ class _Causes:
         for commit in history.commits:  # with each, the highest offset committed up to then
             known = self._commits[commit.group, commit.queue]
             known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
-        self._assignments: dict[tuple[str, str], list[_Moment]] = collections.defaultdict(list)
+        self._assignments: dict[tuple[str, str], list[Moment]] = collections.defaultdict(list)
         self._resets = [
             (entry.at_millis, str(entry.fields.get("group")), str(entry.fields.get("topic")))
             for entry in history.of_kind("offset_reset")
         ]
-        for entry in history.of_kind("rebalanced"):
+        while_stopping = (entry for entry in history.closing if entry.kind == "rebalanced")
+        for entry in (*history.of_kind("rebalanced"), *while_stopping):
             for queue in entry.fields.get("added") or ():
-                self._assignments[entry.node, str(queue)].append(_moment(entry))
+                self._assignments[entry.node, str(queue)].append(moment_of(entry))
 
     def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
         """Return the cause of a repeated delivery, and the reason for it."""
-        if (delivery.reconsume_times or 0) > 0:
-            return "redelivery", f"reconsume times {delivery.reconsume_times}"
+        times = delivery.reconsume_times or 0
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
+        if times > 0:  # a redelivery that comes again needs a cause as any other delivery
+            same = [before for before in same if before.reconsume_times == times]
+            if not same:
+                return "redelivery", f"reconsume times {times}"
         if not same:
             first = earlier[0]
             return "client_retry", f"it was delivered from {first.queue} offset {first.offset} before"
-        before = same[-1]
-        if why := self._moved_back(delivery, before):
-            return "offset_rollback", why
-        if before.node != delivery.node:
+        return self._same_place(delivery, same[-1])
+
+    def _same_place(self, delivery: Delivery, before: Delivery) -> tuple[str, str]:
+        """Return the cause of a delivery from the same place, and the reason for it."""
+        queues, is_other = queues_of(delivery), before.node != delivery.node
+        for queue in queues:
+            if why := self._moved_back(delivery, before, queue):
+                return "offset_rollback", why
+        if is_other and (why := self._holders.why_odd(before, delivery)):
+            return "unexplained", why
+        for queue in queues:
+            if why := self._committed_beyond(delivery, before, queue):
+                return "offset_rollback", why
+        if is_other:
             return "rebalance", f"{before.node} received it before, and no commit was beyond it"
-        if self._assigned_at(delivery) > _moment(before.entry):
+        if self._assigned_at(delivery) > moment_of(before.entry):
             return "rebalance", f"{delivery.node} was assigned {delivery.queue} again"
+        if self._holders.was_under_way(before, delivery):
+            return "rebalance", f"{delivery.node} was assigned {delivery.queue} again while calls were under way"
         if _is_same_entry(delivery.entry, before.entry):
             return "unexplained", "the journal has this entry twice"
         return "unexplained", f"{delivery.node} received it before, and kept {delivery.queue}"
 
-    def _moved_back(self, delivery: Delivery, before: Delivery) -> str:
-        key = (delivery.group, delivery.queue)
-        for rollback in self._rollbacks[key]:
+    def _moved_back(self, delivery: Delivery, before: Delivery, queue: Queue) -> str:
+        """Return what moved the group's offset back over a delivery; empty if nothing did."""
+        for rollback in self._rollbacks[delivery.group, queue]:
             if before.at <= rollback.at <= delivery.at and rollback.after <= delivery.offset < rollback.before:
                 return f"{rollback.text} from {rollback.before} to {rollback.after}"
-        reset, since = (delivery.group, delivery.queue.topic), min(before.at, delivery.at - RESET_MILLIS)
+        reset, since = (delivery.group, queue.topic), min(before.at, delivery.at - RESET_MILLIS)
         if any(since <= at <= delivery.at and reset == (group, topic) for at, group, topic in self._resets):
             return "a request reset the offsets of the group"
-        # A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
+        return ""
+
+    def _committed_beyond(self, delivery: Delivery, before: Delivery, queue: Queue) -> str:
+        """Return the offset beyond a delivery that a new owner of the queue must find.
+
+        Empty if there is none.
+        A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
+        """
         asked = self._assigned_at(delivery)
-        is_taken = asked > _moment(before.entry)
+        is_taken = asked > moment_of(before.entry)
         if before.node == delivery.node and not is_taken:
             return ""
-        known = self._commits[key]
+        known = self._commits[delivery.group, queue]
         index = bisect.bisect_right(known, asked[0] if is_taken else delivery.at, key=lambda commit: commit[0])
         if index and known[index - 1][1] > delivery.offset:
             return f"offset {known[index - 1][1]} had been committed"
         return ""
 
-    def _assigned_at(self, delivery: Delivery) -> _Moment:
+    def _assigned_at(self, delivery: Delivery) -> Moment:
         """Return when the queue was last assigned to the consumer of a delivery.
 
         `_NEVER` if the journal does not contain it.
         """
-        moments = self._assignments[delivery.node, str(delivery.queue)]
-        index = bisect.bisect_right(moments, _moment(delivery.entry))
-        return moments[index - 1] if index else _NEVER
+        at, found = moment_of(delivery.entry), _NEVER
+        for queue in queues_of(delivery):
+            moments = self._assignments[delivery.node, str(queue)]
+            index = bisect.bisect_right(moments, at)
+            found = max(found, moments[index - 1] if index else _NEVER)
+        return found
 
 
 def _is_same_entry(one: JournalEntry, other: JournalEntry) -> bool:

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.events import Commit, Queue
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
+from rmqlab.cluster.checks.storefiles import queue_ends
 from rmqlab.store.log.loglayout import log_directory
-from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.sidefiles import COPIED, side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
-from rmqlab.verdict.conditions import CLOCK, Conditions
+from rmqlab.verdict.conditions import CLOCK, DISK, Conditions
 from rmqlab.verdict.ends import END_KINDS, was_clean
+from rmqlab.verdict.farcommits import REMOVED_KINDS, FarCommit, QueueEnds, far_commits, judged_brokers
 from rmqlab.verdict.uncommittedoffsets import GroupQueueKey, judged_groups, uncommitted_offsets
 
 
@@ -24,6 +27,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
         roots,
         history.roles.followers,
         masters=history.roles.last_masters,
+        copiers={one.node for one in (*history.entries, *history.closing) if one.kind == COPIED},
         after_power_loss=losses,
         unclean=unclean,
         are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in history.of_kind("fault_applied")),
@@ -57,6 +61,48 @@ def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> 
             yield from uncommitted_offsets(
                 member.name, member.broker, stores.offset_files[member.name], highest, groups
             )
+
+
+def commit_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
+    """Yield a line for each consumer with a commit beyond the end of its queue."""
+    farthest: dict[tuple[str, Queue], Commit] = {}
+    for commit in history.commits:
+        place, queue = (commit.group, commit.queue), commit.queue
+        before = farthest.get(place)
+        if (queue.broker, queue.topic) not in history.deleted_topics and (
+            before is None or (-commit.offset, commit.node) < (-before.offset, before.node)
+        ):
+            farthest[place] = commit
+    names = {store.broker for store in stores.nodes.values()}
+    members = {name: stores.of_broker(name) for name in names}
+    ends = QueueEnds(
+        by_queue={
+            (queue.broker, queue.topic, queue.queue_id): end
+            for found in members.values()
+            for queue, end in queue_ends(found).items()
+        },
+        known=[name for name in names if not stores.missing_of([name], history)],
+        whole=[name for name, found in members.items() if not any(store.begin for store in found)],
+    )
+    brokers = judged_brokers(
+        names,
+        [entry.node for entry in history.of_kind(*REMOVED_KINDS)],
+        history.roles,
+        has_disk_fault=any(one.fields.get("fault") == DISK for one in history.of_kind("fault_applied")),
+    )
+    yield from far_commits(map(_as_far_commit, farthest.values()), ends, brokers, conditions)
+
+
+def _as_far_commit(commit: Commit) -> FarCommit:
+    queue = commit.queue
+    return FarCommit(
+        node=commit.node,
+        group=commit.group,
+        topic=queue.topic,
+        broker=queue.broker,
+        queue=queue.queue_id,
+        offset=commit.offset,
+    )
 
 
 def _marks_of(store: NodeStore, history: History) -> Iterator[str]:

@@ -111,7 +111,7 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
     if offsets is None:
         return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
     members = stores.of_broker(store.broker)
-    ends = _queue_ends(members)
+    ends = queue_ends(members)
     are_whole = not any(member.begin for member in members)
     ahead = [
         (offset - end, group, queue, offset, end)
@@ -140,7 +140,7 @@ def _judge_delays(store: NodeStore, history: History, stores: Stores) -> Finding
     if not _has_started_since_loss(store.node, history):
         return unknown(metric, MESSAGES, _LOST)
     members = stores.of_broker(store.broker)
-    ends = {queue.queue_id + 1: end for queue, end in _queue_ends(members).items() if queue.topic == SCHEDULE_TOPIC}
+    ends = {queue.queue_id + 1: end for queue, end in queue_ends(members).items() if queue.topic == SCHEDULE_TOPIC}
     table = stores.delay_files.get(store.node)
     if table is None and ends:
         return unknown(metric, MESSAGES, "delayOffset.json could not be read")
@@ -170,7 +170,7 @@ def _has_started_since_loss(node: str, history: History) -> bool:
     return last == ["node_ready"]
 
 
-def _queue_ends(members: list[NodeStore]) -> Mapping[Queue, int]:
+def queue_ends(members: list[NodeStore]) -> Mapping[Queue, int]:
     """Return the end of each queue with messages, the highest of these stores."""
     ends: dict[Queue, int] = {}
     for store in members:

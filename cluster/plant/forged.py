@@ -5,10 +5,12 @@ from typing import Any
 
 from rmqlab.cluster.checks.events import Queue
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
-from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_consumer, any_node, any_producer, any_slave
 
 _OFF_MILLIS = 20_000
+_FAR = 100_000
+"""Messages beyond a commit: more than any queue of a recorded run has."""
 _TIMES = ("began_at",)
 """Fields that hold times of the writer's own clock."""
 _COUNTED = ("gap",)
@@ -95,16 +97,30 @@ def repeat_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(edit,), victims=(message_id,), consumer_group=str(placed.fields["group"]))
 
 
-def forge_commit(copy: RunCopy, nodes: Nodes) -> Change:
-    """Write a commit of half the last offset of a queue."""
-    path = copy.journal(nodes[0])
+def _a_last_commit(copy: RunCopy, node: str) -> PlacedEntry:
+    """Choose the last commit of a queue, of an offset above 0."""
     commits = {
         (placed.fields["topic"], placed.fields["broker"], placed.fields["queue"]): placed
-        for placed in placed_entries(path)
+        for placed in placed_entries(copy.journal(node))
         if placed.kind == "committed"
     }
     candidates = [placed for placed in commits.values() if placed.fields["offset"] > 0]
-    last = copy.choose(candidates, f"commit above 0 in the journal of {nodes[0]}")
+    return copy.choose(candidates, f"commit above 0 in the journal of {node}")
+
+
+def forge_far_commit(copy: RunCopy, nodes: Nodes) -> Change:
+    """Write a commit far beyond a queue's end before the last one of the queue."""
+    path, last = copy.journal(nodes[0]), _a_last_commit(copy, nodes[0])
+    before = [placed for placed in placed_entries(path) if placed.start < last.start][-1]
+    offset = int(last.fields["offset"]) + _FAR
+    insert(path, before, {**before.members, "kind": last.kind, "fields": {**last.fields, "offset": offset}})
+    edit = copy.edit(nodes[0], path, before.end, f"forged: commit of {offset}")
+    return Change(edits=(edit,), consumer_group=str(last.fields["group"]))
+
+
+def forge_commit(copy: RunCopy, nodes: Nodes) -> Change:
+    """Write a commit of half the last offset of a queue."""
+    path, last = copy.journal(nodes[0]), _a_last_commit(copy, nodes[0])
     offset = int(last.fields["offset"])
     insert(path, last, last.changed({"offset": offset // 2}))
     edit = copy.edit(nodes[0], path, last.end, f"forged: commit of {offset // 2} after {offset}")
@@ -193,6 +209,14 @@ FORGED = (
         where=any_consumer,
         change=forge_commit,
         expects=(Expected(metric="offset_rollbacks GROUP"), Expected(metric="offset_rollbacks")),
+        consequences=("rolled_back", "offset_file_ahead", *_COUNTED),
+    ),
+    Kind(
+        name="commit-beyond",
+        does="a consumer's journal has a commit far beyond its queue's end before the last one",
+        where=any_consumer,
+        change=forge_far_commit,
+        expects=(WARNING, Expected(metric="offset_rollbacks GROUP"), Expected(metric="offset_rollbacks")),
         consequences=("rolled_back", "offset_file_ahead", *_COUNTED),
     ),
     Kind(

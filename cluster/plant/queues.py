@@ -13,6 +13,7 @@ from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 from rmqlab.remoting.message import StoredMessage, java_hash
 from rmqlab.runtime.config.tomltext import parse_toml
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
+from rmqlab.store.keyindex.indexfile import INDEX_ENTRY
 from rmqlab.store.queue.consumequeue import ENTRY
 
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
@@ -180,6 +181,29 @@ def zero_slots(copy: RunCopy, nodes: Nodes) -> Change:
     return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, f"{slots} hash slots zeroed")])
 
 
+def zero_index_entry(copy: RunCopy, nodes: Nodes) -> Change:
+    """Zero one entry of an index file."""
+    path, at = _an_index_entry(copy, nodes[0])
+    overwrite(path, at, bytes(INDEX_ENTRY.size))
+    return copy.change(nodes, [], [copy.edit(nodes[0], path, at, "an entry zeroed")])
+
+
+def change_index_link(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let an entry of an index file lead to another one before it."""
+    path, at = _an_index_entry(copy, nodes[0])
+    hashed, offset, seconds, before = INDEX_ENTRY.unpack_from(path.read_bytes(), at)
+    overwrite(path, at, INDEX_ENTRY.pack(hashed, offset, seconds, before + 1))
+    return copy.change(nodes, [], [copy.edit(nodes[0], path, at, f"the entry leads to {before + 1}, not to {before}")])
+
+
+def _an_index_entry(copy: RunCopy, node: str) -> tuple[Path, int]:
+    """Choose an entry in the middle of an index file; return file and place."""
+    path, count = copy.choose(_counted_indexes(copy, node), f"index file of {node} with entries")
+    slots, _ = index_size(copy.root / node / "config.toml")
+    number = copy.choose(range(2, count - 1), f"entry in the middle of an index file of {node}")
+    return path, _INDEX_HEAD + _SLOT_SIZE * slots + INDEX_ENTRY.size * number
+
+
 def lower_index_count(copy: RunCopy, nodes: Nodes) -> Change:
     """Let the head of an index file state half of its entries."""
     path, count = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
@@ -290,6 +314,20 @@ QUEUES = (
         where=any_broker,
         change=change_tags_code,
         expects=(Expected(metric="dangling NODE", names_victims=True),),
+    ),
+    Kind(
+        name="index-entry-zeroed",
+        does="an entry of an index file is zeroed",
+        where=any_broker,
+        change=zero_index_entry,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-link-changed",
+        does="an entry of an index file leads to another one of its hash slot",
+        where=any_broker,
+        change=change_index_link,
+        expects=(WARNING,),
     ),
     Kind(
         name="index-zeroed",

@@ -34,6 +34,8 @@ _LATE_ENTRY: Final = 10_000
 """Real milliseconds."""
 CLOCK: Final = "clock"
 """The type of a fault that sets a process's clock wrong."""
+DISK: Final = "disk"
+"""The type of a fault of a broker's disk."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +55,9 @@ class Conditions:
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
     """Producers that are no process of the cluster: client id and group, as brokers recorded them."""
+    silent_producers: frozenset[str] = frozenset()
+    """Producer groups with members of which no journal may have a check of a transaction: they are no process of the
+    cluster, were killed, or still run."""
     outside_groups: frozenset[str] = frozenset()
     """Consumer groups with members that are no process of the cluster."""
     killed_workloads: tuple[str, ...] = ()
@@ -120,6 +125,7 @@ def read_conditions(
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
         outside_clients=tuple(dict.fromkeys(_outside_clients(known, record))),
+        silent_producers=frozenset(_silent_producers(known, {*_killed_workloads(known), *running})),
         outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(running)),
@@ -173,6 +179,15 @@ def _outside_clients(entries: Sequence[JournalEntry], record: RunRecord) -> Iter
             yield f"the probe of {entry.node}"
 
 
+def _silent_producers(entries: Sequence[JournalEntry], unsure: Collection[str]) -> Iterator[str]:
+    nodes = _nodes_by_pid(entries)
+    for entry in entries:
+        if entry.kind == "producer_joined":
+            node = nodes.get(_pid_of(entry))
+            if node is None or node in unsure:
+                yield str(entry.fields.get("group"))
+
+
 def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
@@ -180,22 +195,31 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
 
 
 def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
-    nodes = {str(entry.fields.get("pid")): entry.node for entry in entries if entry.kind == "node_spawned"}
+    nodes = _nodes_by_pid(entries)
     found: dict[str, set[str]] = {}
     for entry in entries:
         if entry.kind == "producer_joined":
-            host, _, rest = str(entry.fields.get("client_id")).partition("@")
-            if node := nodes.get(rest.partition("#")[0]):
+            host = str(entry.fields.get("client_id")).partition("@")[0]
+            if node := nodes.get(_pid_of(entry)):
                 found.setdefault(node, set()).add(host)
     return {node: frozenset(hosts) for node, hosts in found.items()}
 
 
 def _pids(entries: Sequence[JournalEntry]) -> set[str]:
-    return {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+    return set(_nodes_by_pid(entries))
+
+
+def _nodes_by_pid(entries: Sequence[JournalEntry]) -> dict[str, str]:
+    return {str(entry.fields.get("pid")): entry.node for entry in entries if entry.kind == "node_spawned"}
+
+
+def _pid_of(joined: JournalEntry) -> str:
+    """Return the process id in the id of a client that joined, as text."""
+    return str(joined.fields.get("client_id")).partition("@")[2].partition("#")[0]
 
 
 def _is_outside(joined: JournalEntry, pids: Collection[str]) -> bool:
-    return str(joined.fields.get("client_id")).partition("@")[2].partition("#")[0] not in pids
+    return _pid_of(joined) not in pids
 
 
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:

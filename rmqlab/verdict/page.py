@@ -118,20 +118,24 @@ that are neither zero nor the begin of a record: no broker writes them.
 ### Warnings about files
 
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
-lost power); topics and groups that a master and its slave configure differently although both tables have the same
-version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
-such a key, with empty hash slots, with another number of entries, other messages or other times than its head states,
-or with a name that is no time or not in the order of its messages; a missing table that the broker certainly wrote, if
-it always stopped in good order; log files that two nodes share by links. In a run without faults, also: the file
-`abort` of a broker that stopped in good order (a full or failing disk, or records without queue entries as after a
-divergence, leave it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good
-order, or with a later time than the last record of a whole log; log files of different sizes, or with other names than
-offsets.
+lost power); topics and groups that a master and its slave configure differently, or one of them lacks, although both
+tables have the same version; an index file of a node that always stopped in good order, of whose entries many do not
+lead to a record with such a key, with an empty entry or entries out of order, with empty hash slots or a broken chain
+of one, with fewer or more entries, other messages or other times than its head states, or with a name that is no time
+or not in the order of its messages; a missing table that the broker certainly wrote, if it always stopped in good
+order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped
+in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as well), or its
+absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later time than the
+last record of a whole log; log files or queue files of different sizes, or with other names than offsets.
 
-A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
+A further warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
 broker set it. Not judged are groups that a request or a scenario reset, groups with members that keep no journal, were
 killed or still run, and brokers that did not stop in good order.
+
+Another warning is of a commit in a consumer's journal beyond the end of its queue in all stores of the broker name: no
+consumer can have received what it commits. Not judged are broker names that lost records (power loss, wiped store, cut
+log) or whose store is missing, all of them after a `disk` fault, deleted topics, and groups that a request reset.
 
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
@@ -148,8 +152,8 @@ Some changes are not reported. In one log alone, those of records are `divergenc
 * fields of headers that no other record and no journal states: reconsume times of messages that a consumer sent back
   and no consumer received again, such as dead letters, and the sysFlag of these messages; the sysFlag of messages whose
   producer recorded none; the port of a producer;
-* commits in a consumer's journal beyond the messages that were delivered to its group: a consumer with a filter commits
-  beyond messages that it does not receive, and journals have no filters;
+* commits in a consumer's journal beyond the messages that were delivered to its group, but not beyond the queue's end:
+  a consumer with a filter commits beyond messages that it does not receive, and journals have no filters;
 * messages that no send names and that are younger than a minute, while a producer runs: a producer records a send when
   it has ended, and that may take a minute (`stored_unsent`);
 * topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
@@ -162,6 +166,8 @@ Some changes are not reported. In one log alone, those of records are `divergenc
 * another profile in the supervisor's journal, if single brokers have their own, as after `restart --set profile=...`;
   files that an operator changed by `config set` are not compared with the journal either;
 * some of the events `log_sampled`, removed with a new checksum: a broker's journal must have one;
+* single entries of an index file with another time, or another commit log offset that keeps their order. In files of
+  more than 131,071 entries, only empty entries are reported;
 * an index file with another name of the right form, if the order of the files stays the same;
 * another run's journal in the same span of time before version 4;
 * the journal of a simulation of the same seed and the same cluster, but with other faults or another load, because
@@ -170,9 +176,10 @@ Some changes are not reported. In one log alone, those of records are `divergenc
   checksum as in older versions, or if the checksum was changed as well;
 * the cut end of a journal whose process was killed;
 * removed entries in journals of version 1 and 2, which have no numbers;
-* a delivery to a consumer that does not hold the queue, if another one of the group received the message before: it
-  is a `duplicates.rebalance`, as between two consumers of which one has not yet heard of the other;
-* more redeliveries of a message than its group allows: they are `duplicates.redelivery`;
+* two consumers that hold a queue at once for less than 180 s, or while something disturbs the cluster: what both
+  receive is a `duplicates.rebalance`, as between two consumers of which one has not yet heard of the other;
+* more redeliveries of a message than its group allows, each from another place of the retry topic or with higher
+  reconsume times: they are `duplicates.redelivery`, because a journal does not have the limit, nor failed calls;
 * messages that a consumer skipped before it committed, because journals have no filters.
 
 ### Corrupt links, wrong clocks, deleted topics

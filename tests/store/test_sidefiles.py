@@ -191,14 +191,33 @@ def test_an_index_of_other_sizes_proves_nothing(tmp_path: Path) -> None:
     assert list(foreign_indexes(root)) == []
 
 
+@pytest.mark.parametrize(("entries", "is_found"), [(0, True), (20, True), (60.5, True), (100, False), (390, False)])
+def test_an_index_that_was_cut_is(tmp_path: Path, entries: float, *, is_found: bool) -> None:
+    root = make_store(tmp_path / "a", "A")
+    path = index_of(root)
+    path.write_bytes(path.read_bytes()[: 40 + 4 * 100 + int(20 * (entries + 1))])
+    found = [line.partition(": ")[2] for line in foreign_indexes(root)]
+    assert found == ["its head states 90 entries, and it ends before the last of them: it was cut"] * is_found
+
+
+def test_an_index_without_a_head_is_reported(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    index_of(root).write_bytes(b"")
+    assert list(foreign_indexes(root)) == []
+    index_of(root).write_bytes(bytes(12))
+    assert [line.partition(": ")[2] for line in foreign_indexes(root)] == ["it is shorter than its head"]
+
+
 def test_unreadable_tables_are_named(tmp_path: Path) -> None:
     root = make_store(tmp_path / "a", "A")
     save_topics(root, 4)
     (root / "config" / "delayOffset.json").write_bytes(b'{"offsetTable"')
     (root / "config" / "consumerOffset.json").mkdir()
+    (root / "config" / "consumerFilter.json").write_bytes(b'{"filterDataByTopic":3}')
     assert list(unreadable_tables(root)) == [
         "store/config/consumerOffset.json cannot be read: Is a directory",
         "store/config/delayOffset.json cannot be read: it is no such table",
+        "store/config/consumerFilter.json cannot be read: it is no such table",
     ]
 
 
@@ -210,6 +229,23 @@ def test_tables_of_one_version_are_equal(tmp_path: Path, queues: int, counter: i
     save_topics(tmp_path / "b", queues, counter)
     found = list(differing_tables(tmp_path / "a", tmp_path / "b"))
     assert found == ["config/topics.json: orders differ, at the same version of the table"] * is_found
+
+
+@pytest.mark.parametrize(("name", "is_found"), [("bills", True), ("SELF_TEST_TOPIC", False), ("a", False)])
+def test_a_topic_that_one_table_lacks_differs_unless_it_is_built_in(
+    tmp_path: Path, name: str, *, is_found: bool
+) -> None:
+    for node in ("a", "b"):
+        (tmp_path / node / "store").mkdir(parents=True)
+        save_topics(tmp_path / node / "store", 4)
+    path = tmp_path / "a" / "store" / "config" / "topics.json"
+    table = TopicConfigSerializeWrapper.decode(path.read_bytes())
+    topics = {**table.topic_config_table, name: TopicConfig(topic_name=name)}
+    whole = TopicConfigSerializeWrapper(data_version=table.data_version, topic_config_table=topics)
+    path.write_bytes(whole.encode())
+    for one, other in (("a", "b"), ("b", "a")):
+        found = list(differing_tables(tmp_path / one / "store", tmp_path / other / "store"))
+        assert found == [f"config/topics.json: {name} differ, at the same version of the table"] * is_found
 
 
 def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
@@ -253,6 +289,8 @@ def test_tables_that_a_stopped_broker_wrote_are_missed(tmp_path: Path) -> None:
     root = make_store(tmp_path / "a", "A")
     assert missing_names(root, is_master=True) == ["consumerOffset.json", "delayOffset.json", "topics.json"]
     assert missing_names(root, is_master=False) == ["consumerOffset.json"]
+    copied = [line.split()[0] for line in missing_tables(root, is_master=False, has_copied=True)]
+    assert copied == ["store/config/consumerOffset.json", "store/config/subscriptionGroup.json"]
     save_topics(root, 4)
     save_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets(offset_table={"t@shop": {0: 1}}).encode())
     assert missing_names(root, is_master=True) == ["delayOffset.json", "subscriptionGroup.json"]

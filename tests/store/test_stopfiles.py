@@ -77,3 +77,12 @@ def test_log_files_that_no_broker_writes(root: Path) -> None:
     first, second = odd_log_files(root)
     assert "commitlog/notes has no name of a log file" in first
     assert f"{10**6:020} has 0 bytes" in second
+
+
+def test_queue_files_with_other_sizes_or_names_are_named(root: Path) -> None:
+    (queue,) = (root / "consumequeue").glob("*/0")
+    (queue / "notes").touch()
+    (queue / f"{10**6:020}").write_bytes(bytes(20))
+    first, second = odd_log_files(root)
+    assert f"store/consumequeue/{queue.parent.name}/0/notes has no name of a queue file" in first
+    assert f"{queue.parent.name}/0/{10**6:020} has 20 bytes" in second

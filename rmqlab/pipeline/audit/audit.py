@@ -137,8 +137,8 @@ def audit_run(
     with contextlib.nullcontext(files) if files else reading(directory, out, scale) as begun:
         run = read_facts(Relations(spark, out, scale), directory, begun)
     findings = _judge_all(run, on_progress)
-    presence, groups, senders, commits = run.batch(
-        Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS), Query(storefiles.HIGHEST_COMMITS)
+    presence, groups, senders, commits, far_commits = run.batch(
+        *map(Query, (_PRESENCE, _GROUPS, _SENDERS, storefiles.HIGHEST_COMMITS, storefiles.FAR_COMMITS))
     )
     groups_of = {row.node: row.groups for row in groups}
     dependencies = ClockDependencies(
@@ -150,6 +150,7 @@ def audit_run(
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
     remarks += [*stray_remarks(run.strays), *storefiles.remarks(run)]
     remarks += storefiles.offset_remarks(run, groups_of, commits)
+    remarks += storefiles.commit_remarks(run, far_commits)
     earned = weaken_by_stores(doubtless, run.incomplete, run.misplaced, run.conditions.broker_names)
     judgement = conclude(earned, METRICS, run.conditions, remarks)
     summary = Summary(

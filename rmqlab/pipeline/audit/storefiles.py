@@ -19,12 +19,13 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.files.configfile import read_config_file
 from rmqlab.store.log.loglayout import log_directory
 from rmqlab.store.offline.irregularfiles import why_unreadable
-from rmqlab.store.offline.sidefiles import side_file_warnings
+from rmqlab.store.offline.sidefiles import COPIED, side_file_warnings
 from rmqlab.store.offline.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
-from rmqlab.verdict.conditions import CLOCK
+from rmqlab.verdict.conditions import CLOCK, DISK
 from rmqlab.verdict.ends import END_KINDS, was_clean
+from rmqlab.verdict.farcommits import REMOVED_KINDS, FarCommit, QueueEnds, far_commits, judged_brokers
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.nodesettings import read_settings, why_no_index
 from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
@@ -60,6 +61,13 @@ from (
 group by all
 """
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
+FAR_COMMITS = f"""
+select c.*, e.until
+from (select `group`, topic, broker, queue, max(offset) offset, min_by(node, struct(-offset, node)) node
+    from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+    group by `group`, topic, broker, queue) c
+    left join ({_ENDS}) e on c.broker = e.broker and c.topic = e.topic and c.queue = e.queue
+"""
 
 
 def judge(run: Run) -> Iterator[Finding]:
@@ -94,6 +102,7 @@ def remarks(run: Run) -> Iterator[str]:
         roots,
         run.roles.followers,
         masters=run.roles.last_masters,
+        copiers={row.node for row in run.event_times if row.kind == COPIED},
         after_power_loss=losses,
         unclean=unclean,
         are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in faults),
@@ -115,6 +124,28 @@ def offset_remarks(run: Run, groups_of: Mapping[str, Collection[str]], commits: 
         is_own = node in run.offsets.consumers and node not in run.misplaced
         if member.broker and is_settled and is_own:
             yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
+
+
+def commit_remarks(run: Run, commits: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each consumer with a commit beyond the end of its queue.
+
+    `commits` are the rows of FAR_COMMITS.
+    """
+    names = {run.members[node].broker for node in run.stores if node in run.members}
+    ends = QueueEnds(
+        by_queue={(row.broker, row.topic, row.queue): row.until for row in commits if row.until is not None},
+        known=[name for name in names if not run.unread_of({name})],
+        whole=[name for name in names if not any(_begins(run, name))],
+    )
+    brokers = judged_brokers(
+        names,
+        [one.node for one in run.cluster_events if one.kind in REMOVED_KINDS],
+        run.roles,
+        has_disk_fault=any(one.fields.get("fault") == DISK for one in run.cluster_events),
+    )
+    names_of = ("node", "group", "topic", "broker", "queue", "offset")
+    far = (FarCommit(**{name: row[name] for name in names_of}) for row in commits)
+    yield from far_commits(far, ends, brokers, run.conditions)
 
 
 def _marks_of(run: Run, node: str) -> Iterator[str]:

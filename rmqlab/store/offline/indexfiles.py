@@ -7,6 +7,7 @@ import array
 import calendar
 import contextlib
 import itertools
+import os
 import struct
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from rmqlab.store.config import StoreConfig
 from rmqlab.store.keyindex.indexfile import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from rmqlab.store.keyindex.indexing import key_hash
 from rmqlab.store.log.loglayout import files_in, log_directory
+from rmqlab.store.offline.indexchains import broken_chains
 
 _LARGEST_RECORD: Final = 16 * 2**20
 """Bytes: a wrong entry may point at any four bytes, and a record has at most 4 MB of body by default."""
@@ -119,8 +121,9 @@ def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
     slots, most = _index_sizes(root.parent / "config.toml")
     for path in sorted(one for one in (root / "index").glob("*") if one.name.isdecimal() and one.is_file()):
         entries_at = INDEX_HEADER.size + INDEX_SLOT.size * slots
-        if path.stat().st_size != entries_at + INDEX_ENTRY.size * most:
-            continue  # the sizes are of other settings
+        if path.stat().st_size != entries_at + INDEX_ENTRY.size * most:  # cut, or of other settings
+            yield from (f"{root.name}/index/{path.name}: {line}" for line in _cut_off(path, entries_at, records))
+            continue
         tried = [records.have_key(hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
         wrong = known.count(False)
@@ -133,17 +136,17 @@ def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
                 " record with such a key: it is damaged, or the index of another broker"
             )
             continue
-        if tried:
-            lines = list(_miscounted(path, head, entries_at, most, records)) or list(
-                _misstated(path, head, entries_at, most, records)
-            )
-            yield from (f"{root.name}/index/{path.name}: {line}" for line in lines)
+        lines = list(_miscounted(path, head, entries_at, most, records)) if tried else []
+        if tried and not lines:
+            lines += _misstated(path, head, entries_at, most, records)
         used = _used_slots(path, slots)
         if used < head.slots // 2:
-            yield (
-                f"{root.name}/index/{path.name}: {head.slots - used} of its {head.slots} hash slots are empty: queries do not"
-                " find their keys"
+            lines.append(
+                f"{head.slots - used} of its {head.slots} hash slots are empty: queries do not find their keys"
             )
+        if tried and not lines:
+            lines += broken_chains(path, slots, min(head.count, most))
+        yield from (f"{root.name}/index/{path.name}: {line}" for line in lines)
 
 
 def _index_sizes(config: Path) -> tuple[int, int]:
@@ -171,6 +174,28 @@ def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]
             file.seek(entries_at + INDEX_ENTRY.size * number)
             hashed, offset, _, _ = INDEX_ENTRY.unpack(file.read(INDEX_ENTRY.size))
             yield hashed, offset
+
+
+def _cut_off(path: Path, entries_at: int, records: "_Records") -> Iterator[str]:
+    """Yield a line if a file ends before the entries that its head states.
+
+    It has as many slots as the settings say if its first entry is that of its first message.
+    """
+    with open_regular(path) as file:
+        start = file.read(INDEX_HEADER.size)
+        file.seek(entries_at + INDEX_ENTRY.size)
+        first = file.read(INDEX_ENTRY.size)
+        size = file.seek(0, os.SEEK_END)
+    if len(start) < INDEX_HEADER.size:
+        if start:  # a full disk may leave an empty file
+            yield "it is shorter than its head"
+        return
+    head, is_known = _Head(*INDEX_HEADER.unpack(start)), False
+    if len(first) == INDEX_ENTRY.size:
+        hashed, offset, _, _ = INDEX_ENTRY.unpack(first)
+        is_known = offset == head.begin and records.have_key(hashed, offset) is True
+    if size < INDEX_ENTRY.size * head.count + (entries_at if is_known else INDEX_HEADER.size):
+        yield f"its head states {head.count - 1} entries, and it ends before the last of them: it was cut"
 
 
 def _miscounted(path: Path, head: _Head, entries_at: int, most: int, records: "_Records") -> Iterator[str]:

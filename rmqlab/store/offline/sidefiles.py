@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from rmqlab.remoting.bodies.filter import FilterTableBody
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
@@ -23,12 +24,16 @@ _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
 _OFFSETS: Final = "consumerOffset.json"
 _DELAYS: Final = "delayOffset.json"
+_FILTERS: Final = "consumerFilter.json"
 _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
     _TOPICS: TopicConfigSerializeWrapper.decode,
     _GROUPS: SubscriptionGroupWrapper.decode,
     _OFFSETS: ConsumerOffsets.decode,
     _DELAYS: DelayOffsets.decode,
+    _FILTERS: FilterTableBody.decode,
 }
+COPIED: Final = "groups_synced"
+"""Kind of the event of a slave that copied its master's groups."""
 _OWN_GROUPS: Final = "CID_RMQ_SYS_"
 """Prefix of the groups of a broker's own services, which subscriptionGroup.json lacks."""
 
@@ -38,22 +43,23 @@ def side_file_warnings(
     followers: Mapping[str, str],
     *,
     masters: Collection[str],
+    copiers: Collection[str] = (),
     after_power_loss: Collection[str],
     unclean: Collection[str],
     are_clocks_right: bool = True,
 ) -> Iterator[str]:
     """Yield a line for each faulty table or index file, with its node.
 
-    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable
-    tables of nodes in `after_power_loss` are not reported, nor index files of nodes in `unclean`: an unclean stop
-    leaves index entries of truncated records. Without `are_clocks_right`, names of index files are no evidence: a clock
+    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last, `copiers`
+    those that recorded in this run that they copied a master's groups. Unreadable tables of nodes in `after_power_loss`
+    are not reported, nor index files of nodes in `unclean`: an unclean stop leaves index entries of truncated records. Without `are_clocks_right`, names of index files are no evidence: a clock
     that goes back gives a newer file an older name. Raises OSError.
     """
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
         lines += unreadable_files(root)
         if node not in unclean:
-            lines += missing_tables(root, is_master=node in masters)
+            lines += missing_tables(root, is_master=node in masters, has_copied=node in copiers)
             if not any(unreadable(root / "index")):
                 lines += [*(odd_index_names(root) if are_clocks_right else ()), *foreign_indexes(root)]
         yield from (f"{node}: {line}" for line in lines)
@@ -75,9 +81,10 @@ def unreadable_tables(root: Path) -> Iterator[str]:
             yield f"{root.name}/config/{name} cannot be read: {why}"
 
 
-def missing_tables(root: Path, *, is_master: bool) -> Iterator[str]:
+def missing_tables(root: Path, *, is_master: bool, has_copied: bool = False) -> Iterator[str]:
     """Yield the tables that the broker certainly wrote, and that are missing."""
-    for name in _written_tables(root, is_master=is_master) if (root / "lock").exists() else ():
+    written = dict.fromkeys([*_written_tables(root, is_master=is_master), *([_GROUPS] if has_copied else ())])
+    for name in written if (root / "lock").exists() else ():
         if not os.path.lexists(root / "config" / name):
             yield f"{root.name}/config/{name} is missing, although the broker stopped in good order"
 
@@ -143,15 +150,17 @@ def differing_tables(root: Path, other: Path) -> Iterator[str]:
     """Yield topics and groups that differ in two stores, at one version of the table.
 
     Every change of a table changes its version, and a slave copies tables with their version. So another program
-    changed one of the files.
+    changed one of the files. Topics that a broker has without any request may be in one of them alone.
     """
+    nodes = (root.parent.name, other.parent.name)
     for name, what in ((_TOPICS, "topic_config_table"), (_GROUPS, "subscription_group_table")):
         tables = [_table(place, name) for place in (root, other)]
         versions = [getattr(table, "data_version", None) for table in tables]
         if None in versions or versions[0] != versions[1]:
             continue
         one, two = (getattr(table, what) for table in tables)
-        differing = sorted(key for key in one.keys() & two.keys() if one[key] != two[key])
+        own = {key for key in one.keys() ^ two.keys() if any(_is_built_in(key, node) for node in nodes)}
+        differing = sorted(key for key in (one.keys() | two.keys()) - own if one.get(key) != two.get(key))
         if differing:
             yield f"config/{name}: {', '.join(differing[:5])} differ, at the same version of the table"
 

@@ -40,27 +40,29 @@ def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> It
 
 
 def odd_log_files(root: Path) -> Iterator[str]:
-    """Yield the files of a commit log that a broker of 4.9.8 does not load.
+    """Yield the files of log and queues that a broker of 4.9.8 does not load.
 
-    Their names are commit log offsets, and all have one size (MappedFileQueue.load).
+    Their names are offsets, and all of a kind have one size (MappedFileQueue.load).
     """
-    sizes: dict[int, str] = {}
-    for path in sorted((root / "commitlog").glob("*")):
+    yield from _odd_files(root, "commitlog", "*", "log file")
+    yield from _odd_files(root, "consumequeue", "*/*/*", "queue file")
+
+
+def _odd_files(root: Path, place: str, pattern: str, what: str) -> Iterator[str]:
+    sizes: dict[int, Path] = {}
+    for path in sorted((root / place).glob(pattern)):
         if not path.is_file():
             continue
         if not path.name.isdecimal():
             yield (
-                f"{root.name}/commitlog/{path.name} has no name of a log file: no broker writes it, and 4.9.8 does not"
+                f"{root.name}/{path.relative_to(root)} has no name of a {what}: no broker writes it, and 4.9.8 does not"
                 " start"
             )
         else:
-            sizes.setdefault(path.stat().st_size, path.name)
+            sizes.setdefault(path.stat().st_size, path.relative_to(root / place))
     if len(sizes) > 1:
-        named = ", ".join(f"{name} has {size} bytes" for size, name in sizes.items())
-        yield (
-            f"{root.name}/commitlog: its files differ in size: {named}: no broker writes them so, and 4.9.8 does not"
-            " start"
-        )
+        named = ", ".join(f"{path} has {size} bytes" for size, path in sizes.items())
+        yield f"{root.name}/{place}: its files differ in size: {named}: no broker writes them so, and 4.9.8 does not start"
 
 
 def _checkpoint_fault(path: Path) -> str:

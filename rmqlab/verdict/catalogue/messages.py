@@ -161,8 +161,13 @@ DUPLICATES: Final = (
         name="duplicates",
         unit=DELIVERIES,
         text="deliveries of a message to a group beyond the first",
-        definition="Each counts under exactly one cause.",
-        blind_to="broadcasting groups, whose consumers each receive every message",
+        definition="Each counts under exactly one cause. A delivery to another consumer is a rebalance unless it did not"
+        " have the queue, by its own journal, or both had had it without an event that could be why: for 180 s or, on a"
+        " busy machine, 10 real seconds nothing had failed, started, ended or changed, and no fault was in force. A"
+        " redelivery has reconsume times that are new at its place; one that comes again needs another cause.",
+        blind_to="broadcasting groups, whose consumers each receive every message; two holders of a queue after an"
+        " operation (`operated`), which may have changed the queues; for a consumer whose journal does not begin with"
+        " `journal_opened`, the queues that it had; how often a message may be sent back",
         unknown_when="nothing was delivered to a workload of the journal; with deliveries without a message id it is at"
         " least the value",
         rests_on=CONSUMER_JOURNALS,
@@ -289,13 +294,14 @@ STORED_UNCOMMITTED: Final = Metric(
     text="not committed by their producer, and stored in their own topic",
     definition="Half messages whose producer rolled them back, or left them undecided, without a check of their"
     " transaction state by a broker, which producers of the journal answer with a commit, and of which a store has a"
-    " record under their own topic, or one that is delayed for it.",
+    " record under their own topic, or one that is delayed for it. A broker checks with any producer of the group: its"
+    " own event counts as such a check if one of them has no journal, was killed or still runs.",
     blind_to="messages of clients that keep no journal, and of producers before these recorded which messages they did"
     " not commit; rolled back messages whose state a broker checked",
     unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS,
     is_floor=True,
-    excused_by=PRODUCER_JOURNALS,
+    excused_by=PRODUCER_JOURNALS | BROKER_JOURNALS,
 )
 
 OVERDUE: Final = Metric(

@@ -137,7 +137,7 @@ STORE_FILES: Final = (
         text="in its log, but outside the range of each index file",
         definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
         " of an index file states. What a member of a DLedger group does not know to be committed does not count.",
-        blind_to="single entries of an index file",
+        blind_to="single entries of an index file (warnings name some)",
         unknown_when="the node was not stopped in good order each time it ended, or has messageIndexEnable=false",
     ),
     Metric(

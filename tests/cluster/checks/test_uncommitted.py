@@ -77,3 +77,35 @@ def test_it_is_unknown_without_sends_or_stores() -> None:
     half_message(run, 1)
     run.unread.update(run.logs)
     assert found(run).missing == "no store was given"
+
+
+def checked(run: MadeUpRun, message_id: str, client_id: str, *, asked: bool = True) -> None:
+    """Check a half message with a producer, and store it under its own topic."""
+    for number, node in enumerate(("produce-1", "produce-2"), 100):
+        run.add(node, "node_spawned", pid=number)
+    run.add("broker-a", "producer_joined", group="bank", client_id=client_id)
+    offset = run.store(message_id, HALVES, run.logs)
+    run.add("broker-a", "transaction_checked", group="bank", times=1, queue_offset=offset, asked=asked)
+    run.store(message_id, ORDERS, run.logs)
+
+
+def test_a_producer_of_the_group_without_a_journal_may_have_committed() -> None:
+    run = MadeUpRun()
+    other = half_message(run, 1)
+    checked(run, half_message(run, 2), "10.0.0.9@7#1")
+    run.store(other, ORDERS, run.logs)
+    assert found(run).message_ids == (other,)
+
+
+def test_a_killed_producer_may_have_committed() -> None:
+    run = MadeUpRun()
+    checked(run, half_message(run, 1), "127.77.1.240@101#1")
+    run.end("produce-2")
+    assert found(run).value == 0
+
+
+def test_a_check_without_a_producer_or_with_one_of_a_journal_commits_nothing() -> None:
+    for client_id, asked in (("10.0.0.9@7#1", False), ("127.77.1.240@101#1", True)):
+        run = MadeUpRun()
+        checked(run, half_message(run, 1), client_id, asked=asked)
+        assert found(run).value == 1
