@@ -24,9 +24,8 @@ def test_a_copy_of_a_store_is_named_and_does_not_count(tmp_path: Path) -> None:
     assert judged["lost"].value == 1
     assert judged.verdict is Verdict.VIOLATED
     assert "missing broker-a.bak" not in judged.by_metric
-    assert judged.decision.warnings[-1] == (
-        "broker-a.bak/store: a store, but broker-a.bak is no process of this run: its records do not count"
-    )
+    stray = "broker-a.bak/store: a store, but broker-a.bak is no process of this run: its records do not count"
+    assert stray in judged.decision.warnings
 
 
 @pytest.mark.parametrize(
