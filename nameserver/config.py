@@ -8,7 +8,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 NEVER_CHANGED = "configBlackList"
 """Beside all paths (rmqlab.runtime.config.validators.FIXED), the key that request 318 may never touch."""
+
+NO_EFFECT: Final = {"has_no_effect": True}
+"""Metadata of settings that are kept and shown only: of thread pools, Netty, and ClusterTestRequestProcessor."""
 
 _seconds: Any = within(0.001, 1e9)
 """Minimum of a period, because with 0 the loop would never sleep."""
@@ -86,28 +89,26 @@ class NameserverConfig:
     rocketmq_home: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_HOME", ""), metadata=FIXED)
     server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
     """Connections without traffic for so long are closed; 0 or -1 keeps all, as in Netty."""
-    product_env_name: str = "center"  # see INEFFECTIVE, as for all that follow
-    cluster_test: bool = False
-    server_worker_threads: int = attrs.field(default=8, validator=_int)
-    server_callback_executor_threads: int = attrs.field(default=0, validator=_int)
-    server_selector_threads: int = attrs.field(default=3, validator=_int)
-    server_oneway_semaphore_value: int = attrs.field(default=256, validator=_int)
-    server_async_semaphore_value: int = attrs.field(default=64, validator=_int)
-    server_socket_snd_buf_size: int = attrs.field(default=0, validator=_int)
-    server_socket_rcv_buf_size: int = attrs.field(default=0, validator=_int)
-    write_buffer_high_water_mark: int = attrs.field(default=0, validator=_int)
-    write_buffer_low_water_mark: int = attrs.field(default=0, validator=_int)
-    server_socket_backlog: int = attrs.field(default=1024, validator=_int)
-    server_pooled_byte_buf_allocator_enable: bool = True
-    use_epoll_native_selector: bool = False
+    product_env_name: str = attrs.field(default="center", metadata=NO_EFFECT)
+    cluster_test: bool = attrs.field(default=False, metadata=NO_EFFECT)
+    server_worker_threads: int = attrs.field(default=8, validator=_int, metadata=NO_EFFECT)
+    server_callback_executor_threads: int = attrs.field(default=0, validator=_int, metadata=NO_EFFECT)
+    server_selector_threads: int = attrs.field(default=3, validator=_int, metadata=NO_EFFECT)
+    server_oneway_semaphore_value: int = attrs.field(default=256, validator=_int, metadata=NO_EFFECT)
+    server_async_semaphore_value: int = attrs.field(default=64, validator=_int, metadata=NO_EFFECT)
+    server_socket_snd_buf_size: int = attrs.field(default=0, validator=_int, metadata=NO_EFFECT)
+    server_socket_rcv_buf_size: int = attrs.field(default=0, validator=_int, metadata=NO_EFFECT)
+    write_buffer_high_water_mark: int = attrs.field(default=0, validator=_int, metadata=NO_EFFECT)
+    write_buffer_low_water_mark: int = attrs.field(default=0, validator=_int, metadata=NO_EFFECT)
+    server_socket_backlog: int = attrs.field(default=1024, validator=_int, metadata=NO_EFFECT)
+    server_pooled_byte_buf_allocator_enable: bool = attrs.field(default=True, metadata=NO_EFFECT)
+    use_epoll_native_selector: bool = attrs.field(default=False, metadata=NO_EFFECT)
 
     extra_properties: Mapping[str, str] = attrs.field(factory=dict, validator=_are_lines, metadata=NO_KEY)
     """Unknown keys of a properties file: reported by request 319, as RocketMQ does."""
 
 
-_NAMES = [field.name for field in attrs.fields(NameserverConfig)]
-INEFFECTIVE = _NAMES[_NAMES.index("product_env_name") : _NAMES.index("extra_properties")]
-"""Settings that are kept and shown without effect: of thread pools, Netty, and ClusterTestRequestProcessor."""
+_INEFFECTIVE: Final = [field for field in attrs.fields(NameserverConfig) if field.metadata.get("has_no_effect")]
 
 
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
@@ -126,8 +127,9 @@ def load_config(path: str | pathlib.Path) -> NameserverConfig:
 
 def ineffective_settings(config: NameserverConfig, names: Collection[str]) -> list[str]:
     """Return the settings with these names that are changed, and have no effect here."""
-    defaults = attrs.fields_dict(NameserverConfig)
-    return [name for name in INEFFECTIVE if name in names and getattr(config, name) != defaults[name].default]
+    return [
+        field.name for field in _INEFFECTIVE if field.name in names and getattr(config, field.name) != field.default
+    ]
 
 
 def config_text(config: NameserverConfig) -> str:

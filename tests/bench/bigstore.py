@@ -26,6 +26,8 @@ _QUEUE_FILE_ENTRIES = 300_000
 _AT_ONCE = 100_000
 _CRC_AT = NUMBER_FIELDS["body_crc"].at
 _INDEX_HEAD = struct.Struct(">qqqqii")
+_INDEX_ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+_SLOTS = 5_000_000
 _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, ">i8"),
           "physical_offset": (0x5152535455565758, ">i8"), "born": (0x4142434445464748, ">i8"),
           "stored": (0x3132333435363738, ">i8")}  # fmt: skip
@@ -50,7 +52,7 @@ def write_store(store: Path, count: int, size: int) -> int:
     """
     end = write_log(store, count, size)
     _write_queues(store, count, size)
-    _write_index_head(store, count, size)
+    _write_index(store, count, size)
     _write_tables(store / "config", count)
     return end
 
@@ -147,15 +149,41 @@ def _write_queues(store: Path, count: int, size: int) -> None:
             entries = np.zeros(len(offsets), np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]))
             entries["log_offset"] = _log_offsets(offsets * QUEUES + queue_id, record)
             entries["size"] = record
-            (directory / f"{first * entries.itemsize:020d}").write_bytes(entries.tobytes())
+            with (directory / f"{first * entries.itemsize:020d}").open("wb") as file:
+                file.write(entries.tobytes())
+                file.truncate(_QUEUE_FILE_ENTRIES * entries.itemsize)
 
 
-def _write_index_head(store: Path, count: int, size: int) -> None:
-    """Write the head of an index file of all records: judges read no more of it."""
-    last = int(_log_offsets(np.array([count - 1]), len(_template(size)))[0])
-    ended_at = BEGAN_AT + (count - 1) // PER_MILLISECOND
+def _write_index(store: Path, count: int, size: int) -> None:
+    """Write an index file of all records; it ends with its last entry."""
+    numbers = np.arange(count)
+    offsets = _log_offsets(numbers, len(_template(size)))
+    entries = np.zeros(count + 1, _INDEX_ENTRY)  # the first one is never used
+    hashes = [_key_hashes(numbers[start : start + _AT_ONCE]) for start in range(0, count, _AT_ONCE)]
+    entries["hash"][1:] = np.concatenate(hashes)
+    entries["log_offset"][1:] = offsets
+    entries["seconds"][1:] = numbers // PER_MILLISECOND // 1000
+    slots, heads = entries["hash"][1:] % _SLOTS, np.zeros(_SLOTS, ">i4")
+    heads[slots] = numbers + 1  # the last entry of each slot
+    order = np.argsort(slots, kind="stable")
+    follows = slots[order[1:]] == slots[order[:-1]]
+    entries["previous"][order[1:][follows] + 1] = order[:-1][follows] + 1
+    ended_at, used = BEGAN_AT + (count - 1) // PER_MILLISECOND, np.count_nonzero(heads)
+    head = _INDEX_HEAD.pack(BEGAN_AT, ended_at, 0, int(offsets[-1]), used, count + 1)
     (store / "index").mkdir()
-    (store / "index" / "20261120184000000").write_bytes(_INDEX_HEAD.pack(BEGAN_AT, ended_at, 0, last, 1, count + 1))
+    (store / "index" / "20261120184000000").write_bytes(head + heads.tobytes() + entries.tobytes())
+
+
+def _key_hashes(numbers: np.ndarray) -> np.ndarray:
+    """Return the hashes of the records' keys, `TOPIC#UNIQ_KEY`.
+
+    They are the absolute values of Java's hash codes.
+    """
+    keys = b"".join([b"%s#%032X" % (TOPIC.encode(), number) for number in numbers.tolist()])
+    hashed = np.zeros(len(numbers), np.uint32)
+    for column in np.frombuffer(keys, np.uint8).reshape(len(numbers), -1).T:
+        hashed = hashed * np.uint32(31) + column
+    return np.maximum(np.abs(hashed.view(np.int32)), 0)  # the lowest number has no absolute value
 
 
 def _write_tables(config: Path, count: int) -> None:
