@@ -158,6 +158,19 @@ def test_offsets_may_go_back_if_no_broker_has_the_last_commits(
     assert bool(claims) is is_promised
 
 
+@pytest.mark.parametrize(("killed_at", "is_promised"), [(15.0, True), (19.0, False), (21.0, False), (23.0, True)])
+def test_offsets_may_go_back_if_the_next_consumer_finds_no_slave(killed_at: float, is_promised: bool) -> None:  # noqa: FBT001
+    """Without both brokers, nameservers have no route until the master returns."""
+    faults = (
+        Fault("kill", "broker-a", 20.0, 5.0),
+        Fault("consumer", "shop", 18.0, 4.0),
+        Fault("kill", "broker-a-s", killed_at, 2.0),
+    )
+    claims = claims_for(Case(seed=1, faults=faults), ["offsets-advance"])
+
+    assert bool(claims) is is_promised
+
+
 @pytest.mark.parametrize(
     ("seconds", "other", "cut_at", "is_promised"),
     [
