@@ -28,8 +28,8 @@ class AclLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
         """Return the value of a node.
 
-        ConstructorError, with its place, for a value that is not of the node's type, such as `!!int ""`. PyYAML raises
-        what its conversion happens to raise.
+        Raises ConstructorError, with the place, for a value that is not of the node's type, such as `!!int ""`. PyYAML
+        itself raises any error of the conversion.
         """
         try:
             return super().construct_object(node, deep)
@@ -39,7 +39,7 @@ class AclLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def construct_yaml_int(self, node: yaml.Node) -> int:
         """Return a whole number.
 
-        ValueError for one that is too long, such as a hexadecimal one of many digits.
+        Raises ValueError for a number that is too long, such as a hexadecimal one of many digits.
         """
         number: int = super().construct_yaml_int(node)
         if number.bit_length() > _MOST_BITS:

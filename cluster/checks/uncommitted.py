@@ -57,8 +57,8 @@ def _not_committed(history: History) -> Iterator[JournalEntry]:
 def _checked_in_silence(history: History, conditions: Conditions) -> set[tuple[Queue, int]]:
     """Return the half messages that a producer without a journal may have committed.
 
-    A broker checked their state.
-    By their place: a broker stores a half message again before it checks it.
+    These are messages whose state a broker checked with its group. They are named by their place, because a broker
+    stores a half message again before it checks it.
     """
     return {
         (Queue(HALF_TOPIC, history.broker_of(entry.node), 0), int(entry.fields.get("queue_offset") or 0))

@@ -169,7 +169,10 @@ class Supervisor:
         await self._order_start(node)
 
     async def _order_start(self, node: Node) -> None:
-        """Order the start of a process. ForkServerGoneError: its state is as before."""
+        """Order the start of a process.
+
+        After ForkServerGoneError, the state of the process is as before.
+        """
         name, number, before = node.name, next(self._numbers), self.process_state(node.name)
         rules = self.processes.expect(name, number)
         try:

@@ -54,8 +54,7 @@ def far_commits(
 ) -> Iterator[str]:
     """Yield a line for each consumer and group with a commit beyond its queue's end.
 
-    It has the farthest one.
-    Not of groups that a request reset: it may set any offset.
+    The line names the farthest of these commits. Groups that a request reset are left out: it may set any offset.
     """
     worst: dict[tuple[str, str], tuple[int, str]] = {}
     for one in commits:

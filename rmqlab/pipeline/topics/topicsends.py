@@ -150,7 +150,7 @@ class Sends:
     ) -> None:
         """Wait before messages are sent again.
 
-        SendFailedError if that would be in vain or too late.
+        Raises SendFailedError after a permanent rejection, or after the deadline.
         """
         topic = letters[0].message.topic
         self._outcomes[f"again after {outcome}"] += len(letters)
