@@ -7,10 +7,9 @@ refuses (`resetOffsetByTime`): its output depends on this order.
 import functools
 from collections.abc import Collection
 
-from rmqlab.remoting.message import java_hash
+from rmqlab.remoting.hashmap import bucket_count, spread_hash
 
-_SMALLEST_TABLE = 16
-"""Buckets of a java.util.HashMap without a given capacity."""
+_spread = functools.lru_cache(maxsize=8192)(spread_hash)
 
 
 def in_java_order(names: Collection[str]) -> list[str]:
@@ -21,14 +20,5 @@ def in_java_order(names: Collection[str]) -> list[str]:
     """
     if len(names) < 2:
         return list(names)
-    buckets = _SMALLEST_TABLE
-    while len(names) > buckets * 3 // 4:
-        buckets *= 2
-    return sorted(names, key=lambda name: _spread(name) & (buckets - 1))
-
-
-@functools.lru_cache(maxsize=8192)
-def _spread(name: str) -> int:
-    """Return the hash of java.util.HashMap, whose upper half counts, too."""
-    hashed = java_hash(name) & 0xFFFFFFFF
-    return hashed ^ hashed >> 16
+    last = bucket_count(len(names)) - 1
+    return sorted(names, key=lambda name: _spread(name) & last)

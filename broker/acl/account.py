@@ -15,7 +15,7 @@ from rmqlab.broker.acl.addresses import Matcher, address_matcher
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.acl import SHORTEST_KEY
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.remoting.message import java_hash
+from rmqlab.remoting.hashmap import bucket_count, spread_hash
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.config.validators import shown
 
@@ -109,15 +109,8 @@ def _first_in_map(resources: Sequence[str], size: int) -> str:
     """
     if sum(map(len, resources)) > _MOST_HASHED:
         return resources[0]
-    buckets = 16
-    while size > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(name: str) -> int:
-        hashed = java_hash(name) & 0xFFFFFFFF
-        return (hashed ^ hashed >> 16) & (buckets - 1)
-
-    return min(resources, key=bucket)
+    last = bucket_count(size) - 1
+    return min(resources, key=lambda name: spread_hash(name) & last)
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:

@@ -18,11 +18,11 @@ def test_resources_are_in_the_order_of_a_java_hash_map() -> None:
 def test_the_remark_about_many_denied_resources_is_made_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = list[str]()
 
-    def java_hash(name: str) -> int:
+    def spread_hash(name: str) -> int:
         hashed.append(name)
         return len(hashed)
 
-    monkeypatch.setattr("rmqlab.broker.acl.account.java_hash", java_hash)
+    monkeypatch.setattr("rmqlab.broker.acl.account.spread_hash", spread_hash)
     account = Account("an access key", "a secret key", lambda _address: False, perms={"T7": SUB})
     with pytest.raises(AclDenied, match="for topic:T0"):
         account.check(RequestCode.HEART_BEAT, {f"T{number}": SUB for number in range(10)})
